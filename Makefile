@@ -74,7 +74,7 @@ test-slow: $(READY)
 	[ $$status -ne 0 ] || cp $(SLOW) tests/slow.digest; exit $$status
 
 # Every fault on every engine, a SLURM of one node among them, in a quarter of an hour;
-# what came of each is written into docs/harness.md. The other tests run a part of it.
+# what came of each is written into docs/faults.md. The other tests run a part of it.
 test-engines: export DP_ERM_BENCH_SLURM := require
 test-engines: export DP_ERM_BENCH_FAULTS := $(abspath .pytest_cache/faults.jsonl)
 test-engines: $(READY)

@@ -32,7 +32,7 @@ SWEEP = [
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measure and print the table of docs/harness.md."""
+    """Measure and print the table of docs/costs.md."""
     few, many = (1000, 10_000) if given.quick else (10_000, 100_000)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

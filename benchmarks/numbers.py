@@ -4,7 +4,7 @@
 this file; `--write` replaces that. Names choose a part: an experiment, or `fits`.
 The digests are of exact bits, hence those of one kind of processor and of the versions
 of requirements.lock: on another machine write the table before the change. All data
-sets must be there, see DP_ERM_BENCH_DATA in the README.
+sets must be there, see DP_ERM_BENCH_DATA in docs/csv.md.
 """
 
 import argparse

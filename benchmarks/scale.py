@@ -18,7 +18,7 @@ Cells = Sequence[object]
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measure the parts, print the tables of docs/scale.md."""
+    """Measure the parts, print the tables of docs/costs.md."""
     few = 10 if given.quick else 1
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -1,7 +1,7 @@
 """Benchmark of differentially private empirical risk minimisation.
 
-This module is the public interface. Its names are imported on first use, so that the
-command line starts fast.
+This module is the public interface. Its names are imported on first use, which lets the
+command line start quickly.
 """
 
 import importlib

@@ -100,7 +100,7 @@ def load_problem(
 
 @functools.wraps(build.erm_from_arrays)
 def problem_from_arrays(X: Any, y: Any, **how: Any) -> ERMProblem:
-    """Return the problem of a user's own data; errors name arguments as Python does."""
+    """Return the problem of a user's own data; errors name the Python arguments."""
     try:
         shape = X.shape if hasattr(X, "shape") else np.shape(real_numbers("X", X))
         if len(shape) != 2:
@@ -123,17 +123,17 @@ def fit(
 ) -> FitResult:
     """Fit a model with one algorithm, once and on one thread.
 
-    This runs the same code as one trial of a sweep. With a seed, the numbers are
-    bit for bit those of that trial, if it is run alone.
+    This runs the same code as one trial of a sweep. With the seed of a trial, the
+    numbers are bit for bit those of the trial, if it is run alone.
 
     Parameters
     ----------
     problem : Problem
-        What `load_problem`, `problem_from_arrays` or `problem_from_records` returns.
+        The result of `load_problem`, `problem_from_arrays` or `problem_from_records`.
     algorithm : str
         A name of conf/algorithm, or the path of a file with a solver of your own.
-        ``'auto'`` takes the algorithm that is expected to be best, given what is
-        public about the problem (docs/tuning.md); it takes no parameters.
+        ``'auto'`` uses the algorithm that is expected to be best, judged by public
+        numbers of the problem (docs/auto.md); parameters must not be given then.
     epsilon : float
         Privacy budget. With ``inf`` the noise is exactly 0.
     delta : float or str
@@ -142,7 +142,7 @@ def fit(
         Neighbouring datasets differ in one exchanged record, or in one record whose
         contribution to every sum is replaced by zero.
     calibration : {'certified', 'paper', 'authors'}
-        ``certified``: the least noise that is proved to keep the budget.
+        ``certified``: the smallest noise that is proved to keep the budget.
         ``paper``: the constant printed in the algorithm's paper. ``authors``: the
         noise of the authors' code.
     seed : int, optional
@@ -150,10 +150,10 @@ def fit(
         is reproducible and therefore not private: anyone who knows the seed can
         subtract the noise.
     **params
-        Parameters of the algorithm; ``dp-erm-bench list`` names them. With ``'auto'``,
-        the default of some, a rule computes the value from public numbers. The
-        attribute ``params`` of the result holds the values that were used. NumPy
-        numbers are accepted for the parameters and for the seed.
+        Parameters of the algorithm; ``dp-erm-bench list`` names them. If a value is
+        ``'auto'``, which is the default of some parameters, a rule computes it from
+        public numbers. The attribute ``params`` of the result contains the values that
+        were used. NumPy numbers are accepted for the parameters and for the seed.
 
     Returns
     -------
@@ -168,9 +168,9 @@ def fit(
         For unknown names or values out of range.
     NotUsed
         If a solver of your own used a mechanism less often than it declared. The run
-        is then not the one that was certified.
+        then differs from the certified run.
     Diverged
-        If an iterate is not finite. Nothing is published then; the exception holds
+        If an iterate is not finite. Nothing is published then; the exception contains
         the run time and the certificate of the budget that was spent.
 
     Warns
@@ -234,7 +234,7 @@ def fit_quietly(
     for key, value in (("epsilon", epsilon), ("delta", delta)):
         try:
             _refuse_text(key, value, number_or_nan(value))
-        except OverflowError:  # an integer beyond all floats
+        except OverflowError:  # an integer that is too large for a float
             raise value_error(key, value, "a number that a float holds") from None
     budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)  # type: ignore[arg-type]
     check_epsilon(budget.epsilon)
@@ -289,7 +289,10 @@ def _default_bounds_hint(problem: Problem) -> str:
 
 
 def _typed_parameter(algorithm: str, key: str, value: Any) -> Any:
-    """Return a parameter in the type of its field; refuse a number in quotes."""
+    """Return a parameter in the type of its field.
+
+    Raise UsageError for a number in quotes.
+    """
     found = normalise_parameter(algorithm, key, _python_number(value))
     _refuse_text(key, value, found)
     return found
@@ -313,5 +316,5 @@ def _check_problem(problem: object) -> None:
 
 
 def _python_number(value: Any) -> Any:
-    """Return a NumPy number as a Python number, and anything else unchanged."""
+    """Return a NumPy number as a Python number, and other values unchanged."""
     return value.item() if isinstance(value, np.generic) else value

@@ -1,8 +1,8 @@
 """Cache values on disk as JSON, and decide whether a cached value may be trusted.
 
 A damaged value is not used. Some values can be proved again (a calibration, an
-optimum). The proof is skipped if a process of the same run wrote the value: these
-processes share a secret that is never written to disk.
+optimum). The proof is skipped if a process of the same run wrote the value. The
+processes of a run share a secret that is never written to disk.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ LARGEST = 1 << 28
 ENDING = re.compile(rb'"digest": "([0-9a-f]{64})", "seal": "([0-9a-f]{64})"}\Z')
 UNSEALED = "0" * 64
 RUN = "DP_ERM_BENCH_RUN"
-"""Environment variable that passes the folder of the run to workers (`run_folder`)."""
+"""Environment variable that passes a run's folder to its workers (`run_folder`)."""
 
 DAMAGED, UNKEPT = "damaged", "unkept"
 _run: dict[str, bytes] = {}
@@ -38,7 +38,7 @@ class Cached(NamedTuple):
     value : dict
         The value that was written, unless its digest was forged.
     vouched : bool
-        Whether a process of the same run wrote it (see `vouch_for_cache`).
+        Whether a process of the same run wrote the value (see `vouch_for_cache`).
     """
 
     value: dict[str, Any]
@@ -48,9 +48,9 @@ class Cached(NamedTuple):
 def vouch_for_cache(secret: str) -> None:
     """Seal what this process caches, and trust values sealed with the same secret.
 
-    A run gives its secret to all of its workers, so a proof by one of them serves the
-    others too. The secret is never written to disk, so nobody else can seal values. An
-    empty secret ends the sealing.
+    A run gives its secret to all of its workers, so a proof by one worker is used by
+    the other workers. The secret is never written to disk, so only these processes can
+    seal values. An empty secret ends the sealing.
     """
     _run.clear()
     if secret:
@@ -63,7 +63,7 @@ def is_sealing() -> bool:
 
 
 def load_json(kind: str, key: str) -> Cached | None:
-    """Return the cached value of a key; None if absent, damaged or unreadable."""
+    """Return the cached value of a key; None if missing, damaged or unreadable."""
     path = cache_dir() / kind / f"{key}.json"
     raw = b""
     with contextlib.suppress(OSError, ValueError):
@@ -91,7 +91,7 @@ def save_json(kind: str, key: str, value: dict[str, Any]) -> None:
     kind : str
         Subfolder of the cache.
     key : str
-        Name of the file in it, without its suffix.
+        Name of the file in the subfolder, without its suffix.
     value : dict
         The object to write.
     """
@@ -121,7 +121,7 @@ def warn_of_no_cache(why: str, variable: str) -> None:
     Parameters
     ----------
     why : str
-        The folder and the reason.
+        The folder that cannot be written, and the reason.
     variable : str
         Environment variable that can name another folder.
     """
@@ -158,6 +158,6 @@ def run_folder() -> Path:
     Raises
     ------
     OSError
-        If it cannot be created.
+        If the folder cannot be created.
     """
     return Path(os.environ.get(RUN) or scratch_folder())

@@ -1,9 +1,9 @@
 """The identity of code: digests of modules and of all that they import.
 
-The digest of a *module* is computed from its syntax tree. Comments, docstrings, blanks
-and the place of the file do not count, and all versions of Python agree. The digest of
-*code* covers its root modules and all modules that they import at any depth, also
-inside functions. Imports under TYPE_CHECKING do not count, as they serve annotations.
+The digest of a *module* is computed from its syntax tree. It does not depend on
+comments, docstrings, blanks, the place of the file or the version of Python. The digest
+of *code* covers its root modules and all modules that they import at any depth, also
+inside functions. Imports under TYPE_CHECKING are ignored, as only annotations use them.
 Code that is found by a string (`registry`) is not an import, so the caller names it as
 a root. The source is parsed and never executed.
 """
@@ -24,7 +24,7 @@ from dp_erm_bench.cached import load_json, save_json
 
 PACKAGE = __name__.partition(".")[0]
 EXTEND = f"{PACKAGE}.extend"
-"""Module that re-exports names; importing one counts as importing its own module."""
+"""Module that re-exports names; importing a name counts as importing its own module."""
 
 LEFT_OUT = {
     PACKAGE: "it tells the version, and loads what is asked for",
@@ -37,7 +37,7 @@ LEFT_OUT = {
     f"{PACKAGE}.registry": "it loads classes that are roots themselves",
     f"{PACKAGE}.results": "it keeps and shows records",
 }
-"""Modules and packages that are in no digest, although numerical code imports them."""
+"""Modules and packages left out of digests, although numerical code imports them."""
 
 POSITIONS = frozenset({"ctx", "type_comment"})
 """Fields of a syntax tree that do not affect what is computed."""
@@ -52,8 +52,8 @@ Import = tuple[int, str, str]
 class Module(NamedTuple):
     """The digest of a module and the dotted names that it imports.
 
-    The names include all parent packages. Some are modules, others are objects taken
-    from modules.
+    The names include all parent packages. A name is that of a module, or of an object
+    in a module.
     """
 
     digest: str
@@ -71,7 +71,7 @@ def parse_module(source: bytes, name: str = "", package: bool = False) -> Module
     name : str
         Dotted name of the module.
     package : bool
-        Whether it is the ``__init__`` of a package.
+        Whether the module is the ``__init__`` of a package.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def _parse_file(path: Path, name: str, source: bytes | None = None) -> Module:
     raw = path.read_bytes() if source is None else source
     try:
         return parse_module(raw, name, path.name == "__init__.py")
-    except (SyntaxError, ValueError, RecursionError):  # it cannot be imported
+    except (SyntaxError, ValueError, RecursionError):  # the module is not valid Python
         return Module(sha256(raw).hexdigest(), frozenset())
 
 
@@ -113,11 +113,11 @@ def _offered_by_extend() -> dict[str, str]:
 
 @functools.cache
 def _modules_in_digests() -> dict[str, Module]:
-    """Return the modules of the package that count in digests, as first read.
+    """Return the modules of the package that enter digests, as first read.
 
-    Parsing all of them takes a second, so the result is cached by their text.
+    Parsing all of them takes a second, so the result is cached by the source texts.
     """
-    own = sha256(Path(__file__).read_bytes()).hexdigest()  # it defines the digests
+    own = sha256(Path(__file__).read_bytes()).hexdigest()  # this file defines digests
     key, found = f"{package_state()}-{own}", dict[str, Module]()
     if cached := load_json("code", key):
         for name, (digest, names) in cached.value.items():
@@ -156,16 +156,17 @@ def _source_texts(top: str) -> dict[str, tuple[Path, bytes]]:
 def _spec_of(top: str) -> importlib.machinery.ModuleSpec | None:
     try:
         return importlib.util.find_spec(top)
-    except ValueError:  # for a script
+    except ValueError:  # raised for a script
         return None
 
 
 def _spell_tree(node: Any) -> Iterator[str]:
     """Yield a syntax tree as strings that are the same in every version of Python.
 
-    Fields that are None or empty are left out, as newer versions add such fields. So
-    are strings used as statements, and the empty parts of f-strings in Python 3.12.
-    Names of fields are included: ``a[:1]`` and ``a[1:]`` differ in nothing else.
+    Fields that are None or empty are left out, as newer versions add such fields.
+    Strings used as statements are left out, too, as are the empty parts of f-strings in
+    Python 3.12. Names of fields are included, since ``a[:1]`` and ``a[1:]`` differ only
+    in these names.
     """
     if isinstance(node, ast.AST):
         yield f"({type(node).__name__}"
@@ -199,7 +200,7 @@ def _imports_in(node: ast.AST) -> Iterator[Import]:
     elif isinstance(node, ast.ImportFrom):
         yield from ((node.level, node.module or "", each.name) for each in node.names)
     elif isinstance(node, ast.Call) and _last_name(node.func) in BY_NAME:
-        # A module imported by its name, if the name is a literal.
+        # A module may be imported by its name, if the name is a literal.
         for each in node.args[:1]:
             if isinstance(each, ast.Constant) and isinstance(each.value, str):
                 yield 0, each.value, ""
@@ -211,7 +212,7 @@ def _imports_in(node: ast.AST) -> Iterator[Import]:
 
 
 def _last_name(node: ast.expr) -> str:
-    """Return a name, or the last one of ``a.b.c``; empty for anything else."""
+    """Return a name, or the last name of ``a.b.c``; empty for other expressions."""
     return str(getattr(node, "attr", getattr(node, "id", "")))
 
 
@@ -238,7 +239,10 @@ def code_digest(roots: Iterable[str], beside: Mapping[str, Path] | None = None) 
 def modules_reached(
     roots: Iterable[str], beside: Mapping[str, Path] | None = None
 ) -> dict[str, Module]:
-    """Return all modules that enter a `code_digest`, by name; raise the same errors."""
+    """Return all modules that enter a `code_digest`, by name.
+
+    The parameters and errors are those of `code_digest`.
+    """
     todo = roots = set(roots)
     known = {
         name: _parse_file(path, name)
@@ -297,9 +301,9 @@ def _file_in(base: Path) -> Path | None:
 def files_beside(path: str) -> dict[str, Path]:
     """Return a user's file and the modules next to it that it imports, at any depth.
 
-    If a module also exists elsewhere (in the standard library or an installed package),
-    that one is imported: files next to a solver replace none. In a folder passed to
-    `isolate_folder`, the files of the folder are the imported ones.
+    If a module also exists in the standard library or an installed package, the file
+    next to the solver is not imported. In a folder passed to `isolate_folder`, the
+    files of the folder are imported instead.
 
     Raises
     ------
@@ -336,10 +340,10 @@ def _is_elsewhere(top: str, folder: Path) -> bool:
 
 
 def isolate_folder(folder: Path) -> None:
-    """Mark a folder as holding exactly the files that a solver had next to it.
+    """Mark a folder as a copy of exactly the files that a solver had next to it.
 
-    Its modules then take precedence. Modules of the same names may exist elsewhere: in
-    the working folder from which they were copied, or in an installed package.
+    The modules in the folder then take precedence. Modules of the same names may exist
+    in the working folder from which they were copied, or in an installed package.
     """
     _isolated.add(folder)
 
@@ -375,7 +379,7 @@ def digest_of(code: Any) -> str:
     Raises
     ------
     LookupError
-        If no file holds its definition, as for code from a notebook or inside a
+        If the definition is not in a file, as for code from a notebook or inside a
         function.
     """
     module = code.__module__

@@ -1,4 +1,4 @@
-"""Errors and warnings shown to users: each is one sentence with a key and a value."""
+"""Errors and warnings shown to users, each a sentence that names a key and a value."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 LONGEST = 10_000
-"""Most characters of a message; longer ones are shortened in the middle."""
+"""Number of characters beyond which a message is shortened in the middle."""
 
 MOST_NAMED = 50
-"""Most columns that a message names."""
+"""Largest number of columns that a message names."""
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 """Control characters that a terminal would obey, except line feeds and tabs."""
@@ -37,7 +37,7 @@ class Unsupported(UsageError):
 
 
 class Unlike(UsageError):
-    """A worker has different data or code from the run; the message says which."""
+    """A worker has other data or code than the run; the message says which differs."""
 
 
 class BudgetExhausted(RuntimeError):
@@ -47,8 +47,8 @@ class BudgetExhausted(RuntimeError):
 class NotUsed(RuntimeError):
     """A completed run used a mechanism less often than its solver declared.
 
-    The run is not the one that was certified, so nothing is published. Its budget is
-    spent all the same.
+    The run differs from the certified run, so nothing is published. Its budget is spent
+    nevertheless.
     """
 
 
@@ -61,7 +61,7 @@ class UncheckedSolver(UserWarning):
 
 
 class UndeclaredBounds(UserWarning):
-    """Records are clipped to bounds that nobody declared."""
+    """Records are clipped to bounds that the user did not declare."""
 
 
 class ClippedRecords(UserWarning):
@@ -73,7 +73,7 @@ class WideBounds(UserWarning):
 
 
 class DoubtfulChoice(UserWarning):
-    """Settings chosen by a results folder may not be worth taking; it says why."""
+    """Settings from a results folder are doubtful; the message gives the reason."""
 
 
 class NoGain(UserWarning):
@@ -85,7 +85,7 @@ class NotSolved(RuntimeError):
 
 
 class Diverged(RuntimeError):
-    """A run had iterates that are not finite, so nothing of it is published.
+    """A run had iterates that are not finite, so its results are not published.
 
     Its mechanisms have answered, so its budget is spent. The fact that the run diverged
     follows from their answers, which the certificate covers.
@@ -110,7 +110,7 @@ class Diverged(RuntimeError):
         self.seconds, self.certificate = seconds, dict(certificate or {})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return the arguments for pickling, which are more than the message."""
+        """Return the arguments for pickling, which include more than the message."""
         return type(self), (str(self), self.seconds, self.certificate)
 
     @property
@@ -120,28 +120,28 @@ class Diverged(RuntimeError):
 
 
 def in_python(error: UsageError) -> UsageError:
-    """Return an error that names Python arguments in place of configuration keys."""
+    """Return an error that names Python arguments instead of configuration keys."""
     text = re.sub(
         r"\bdataset\.(clip_to_bounds|bounds|scale)\b(=true\b)?",
         lambda found: found[1] + ("=True" if found[2] else ""),
         str(error),
     )
-    # Arrays stay dense or sparse: no key changes that.
+    # Arrays are dense or sparse as given, which keys do not change.
     return type(error)(text.replace("with dataset.densify=true", "with X.toarray()"))
 
 
 def traceback_text(error: BaseException, entries: int | None = None) -> str:
     """Return a line with the error's type, message and place, then the traceback.
 
-    The place is the last one outside the package and outside installed packages, if
-    there is one: usually that is a solver that the user has written.
+    The place is the last entry outside the package and outside installed packages, if
+    there is such an entry. Usually it is in a solver that the user has written.
 
     Parameters
     ----------
     error : BaseException
-        Its message may have any length, and may itself raise an error.
+        The error. Its message may have any length, and may itself raise an error.
     entries : int, optional
-        Limit on the entries, as in `traceback.format_exception`; all if None.
+        Limit on the number of entries, as in `traceback.format_exception`; all if None.
     """
     import traceback  # 4 ms, and few commands need it
 
@@ -163,7 +163,7 @@ def traceback_text(error: BaseException, entries: int | None = None) -> str:
 def printable_text(text: str, longest: int = LONGEST) -> str:
     """Return a text with control characters escaped, shortened in the middle.
 
-    Lone surrogates are escaped too.
+    Lone surrogates are escaped, too.
     """
     if len(text) > longest:
         half = longest // 2
@@ -173,9 +173,9 @@ def printable_text(text: str, longest: int = LONGEST) -> str:
 
 
 def quote_word(value: object) -> str:
-    """Return a word from a file for quoting in a message; dots if it is no plain word.
+    """Return a word from a file to quote in a message, or dots if it is not plain.
 
-    The content of a file is not repeated otherwise.
+    Other content of a file is not repeated.
     """
     text = str(value)
     return text if WORD.fullmatch(text) else "..."
@@ -184,7 +184,7 @@ def quote_word(value: object) -> str:
 def quote_heading(value: object) -> str:
     """Return the heading of a column for a message: quoted, escaped, shortened.
 
-    For a column without a heading this is its number.
+    For a column without a heading, return its number.
     """
     return str(value) if isinstance(value, int) else f'"{escape_line(value)}"'
 
@@ -204,9 +204,9 @@ def escape_line(value: object, longest: int = 60) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """Return the place where a parser failed, else the kind of error.
+    """Return the place where a parser failed, or else the kind of error.
 
-    It repeats no content of the file.
+    The text does not repeat the content of the file.
     """
     match = PLACE.search(str(error))
     return match[0] if match else type(error).__name__
@@ -226,7 +226,7 @@ def typed_text(value: Any) -> str:
 
 
 def real_number(value: object) -> float:
-    """Return a Python or NumPy real number as a float; NaN for anything else."""
+    """Return a Python or NumPy real number as a float; NaN for other values."""
     real = isinstance(value, numbers.Real) and not isinstance(value, bool)
     try:
         return float(value) if real else math.nan  # type: ignore[arg-type]
@@ -244,7 +244,7 @@ def check_key(key: str, keys: Iterable[str], where: str = "") -> None:
     keys : iterable of str
         The allowed keys.
     where : str
-        A file or a section, to be named in front of the message.
+        A file or a section to name at the beginning of the message.
     """
     keys = list(keys)
     if key in keys:
@@ -261,11 +261,11 @@ def check_heading(key: str, value: str, columns: Iterable[Any], more: str = "") 
     Parameters
     ----------
     key : str
-        The key that named the column, for the message.
+        The key whose value names the column, for the message.
     value : str
         The column that was given.
     columns : iterable
-        Headings of the columns, or numbers where there are none.
+        Headings of the columns, or numbers of columns without headings.
     more : str
         Text to append to the message.
     """
@@ -292,6 +292,6 @@ def value_error(key: str, value: Any, allowed: str) -> UsageError:
     value : Any
         The value that was given.
     allowed : str
-        What is allowed, to follow the words "must be".
+        A text on what is allowed, to follow the words "must be".
     """
     return UsageError(f"{key}={typed_text(value)}: must be {allowed}")

@@ -76,7 +76,7 @@ NONE = 1e-6
 
 
 class _DPLinear(BaseEstimator):  # type: ignore[misc]
-    """Base class of both estimators: bounds, the fit, margins."""
+    """Base class of the two estimators, with bounds, the fit and margins."""
 
     _usual_loss: ClassVar[str]
     _classifies: ClassVar[bool]
@@ -132,22 +132,23 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
     ) -> Self:
         """Return an estimator with the best settings of a results folder.
 
-        It takes the algorithm and the parameters that did best on fresh seeds. It also
-        takes what they were chosen for: loss, penalty, constraint, delta, adjacency,
-        bounds, scale, intercept and declared classes. The folder is not trusted:
-        nothing that it names is executed, and its numbers are checked as a user's are.
+        The estimator gets the algorithm and the parameters that were best on fresh
+        seeds. It also gets the settings for which they were chosen: loss, penalty,
+        constraint, delta, adjacency, bounds, scale, intercept and declared classes. The
+        folder is not trusted: code that it names is not executed, and its numbers are
+        checked like a user's numbers.
 
         Parameters
         ----------
         folder : str or Path
             Results folder of `dp-erm-bench tune`, or of an experiment that tunes.
         epsilon : float
-            One of the values for which the folder was tuned.
+            One of the epsilons for which the folder was tuned.
         panel, dataset : str, optional
-            The problem to take, if the folder holds several.
+            The problem to take, if the folder contains several problems.
         algorithm : str, optional
             One of the tuned algorithms, by name, or by the path of its file if it is a
-            solver of your own. None takes the best one.
+            solver of your own. None means the best algorithm.
         **given
             Parameters of the estimator, which replace those of the folder. If tuning
             ran on public data, pass ``tuned=False``; `uncharged_` then lists no tuning.
@@ -161,16 +162,16 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
         -----
         DoubtfulChoice
             If the choice does not beat w = 0, if a better setting may lie beyond those
-            tried, if its algorithm is in doubt, or if it was tuned on standardised
-            columns, which the estimator does not produce.
+            tried, if its algorithm is in doubt, or if the choice was tuned on
+            standardised columns, which the estimator does not produce.
 
         Raises
         ------
         UsageError
-            If the folder has no such choice, or has one for several problems. Also if
-            the loss is for another task, a solver's file is not named here, the noise
-            was not certified, the targets had other units than the estimator's, or a
-            parameter is wrong.
+            If the folder has no such choice, or has choices for several problems; if
+            the loss is for another task; if the solver's file is not given as
+            ``algorithm``; if the noise was not certified; if the targets had other
+            units than those of the estimator; or if a parameter is wrong.
 
         Examples
         --------
@@ -191,7 +192,7 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
             typed = {
                 k: normalise_parameter(pin, k, v) for k, v in row["chosen"].items()
             }
-            # A parameter that the choice left out had its field's default there, not
+            # A parameter that the choice left out had the default of its field, not
             # the value of a rule.
             default = algorithm_of(pin).full(typed)
             typed |= {
@@ -209,7 +210,8 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
     def _check_records(self, X: Any, y: Any, **more: Any) -> Any:
         """Return records after scikit-learn's checks.
 
-        Its advice on missing values is replaced: imputing them reads the records.
+        The advice of scikit-learn on missing values is replaced, since imputing values
+        reads the records.
         """
         check_masks(X=X, y=y)
         how = {"accept_sparse": True, "dtype": np.float64, "ensure_min_samples": 2}
@@ -285,10 +287,10 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
     def _warn_if_far(self, result: FitResult) -> None:
         """Warn if a fit without noise ends far above the minimum of the objective.
 
-        With noise there is no such warning, as it is computed from the records.
+        With noise there is no warning, as it would be computed from the records.
         """
         problem = result.problem
-        assert problem is not None  # only a pickled result has none
+        assert problem is not None  # only a pickled result lacks the problem
         least = problem.optimum.value
         if least is None:
             return
@@ -334,7 +336,7 @@ def _estimator_settings(
     Raises
     ------
     UsageError
-        If an estimator cannot have them, and they are not given explicitly.
+        If an estimator cannot have these parameters, and the user does not give them.
     """
     data, budget = spec["dataset"], spec["budget"]
     kind = spec.get(registry.PROBLEM, {}).get("name", registry.ERM)
@@ -380,7 +382,7 @@ def _estimator_settings(
 
 
 def _of_a_file(whose: str, part: str, name: str) -> UsageError:
-    """Return the error for a file named only by a folder; the user must name it."""
+    """Return the error for a file that is named in a folder, but not by the user."""
     file = f"{part}='path/to/{name}.py'"
     return UsageError(
         f"{whose}: {part} {name} is not one of this installation; if it is a file of "
@@ -389,7 +391,7 @@ def _of_a_file(whose: str, part: str, name: str) -> UsageError:
 
 
 def _doubts_of_choice(row: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:
-    """Yield reasons why a tuned choice may not be worth taking."""
+    """Yield reasons why a tuned choice is doubtful."""
     if row["beats_zero"] in (NO, TIE):
         sure = "does not beat" if row["beats_zero"] == NO else "is not told apart from"
         yield (
@@ -431,41 +433,42 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
     ----------
     algorithm : str
         A name of conf/algorithm, the path of a file with a solver of your own, or
-        ``auto``: the one that is expected to be best, judged by public numbers. If no
-        algorithm is expected to beat w = 0, ``auto`` returns w = 0: ``coef_`` is zero,
-        no budget is spent, and a `NoGain` warning says how many records would be
+        ``auto``, which is the algorithm expected to be best, judged by public numbers.
+        If no algorithm is expected to beat w = 0, ``auto`` returns w = 0: ``coef_`` is
+        zero, no budget is spent, and a `NoGain` warning says how many records would be
         enough. All predictions are then ``classes_[0]``, or 0 for a regression.
     epsilon, delta, adjacency
         The privacy budget, as for `fit`; ``epsilon=inf`` adds no noise.
     bounds : mapping, float or array of shape (p,), optional
         Public bounds on a record, as for `problem_from_arrays`; for a DataFrame they
-        may be given by column name. Each record is clipped to them, also in
+        may be given by column name. Each record is clipped to the bounds, also in
         predictions. None clips to norm 1 and warns. There is also a warning if more
         than a tenth of the records are clipped, or if all records are below a
         hundredth of a bound.
     intercept : float or None
-        Value of the constant column that is added last; None or 0 adds no column. Its
-        weight is penalised.
+        Value of the constant column that is added last, whose weight is penalised; None
+        or 0 adds no column.
     loss, penalty : str or mapping
         As for `problem_from_arrays`. The loss ``auto`` is logistic.
     strength : float, str or None
-        Strength of the penalty; ``'1/n'`` is the inverse of the number of records. None
-        if the mapping ``penalty`` holds the strength, or the penalty has none.
+        Strength of the penalty; ``'1/n'`` is the inverse of the number of records. Give
+        None if the mapping ``penalty`` contains the strength, or if the penalty has no
+        strength.
     parameters : mapping, optional
-        Parameters of the algorithm, such as ``{'clip': 1.0}``; the algorithm ``auto``
-        takes none. Those left out have the defaults of `fit`, which a rule may compute
-        from public numbers. If such a fit at ``epsilon=inf`` ends far from the minimum,
-        a ConvergenceWarning says so.
+        Parameters of the algorithm, such as ``{'clip': 1.0}``; none for the algorithm
+        ``auto``. Parameters that are left out have the defaults of `fit`, which a rule
+        may compute from public numbers. If such a fit at ``epsilon=inf`` ends far from
+        the minimum, a ConvergenceWarning is issued.
     random_state : int, optional
         Seed of the noise. A seeded fit is reproducible and therefore not private. None
         uses 128 secret random bits.
     classes : set or sequence of two labels, optional
-        The two labels, in any order. None reads them from y, which is a use of the data
-        that no budget pays for. This also holds if y is a Series with categories, since
-        these may have been read from the data.
+        The two labels, in any order. None reads the labels from y, which is a use of
+        the data that no budget pays for. This also holds if y is a Series with
+        categories, since categories may have been read from the data.
     scale : {'bounds'}, optional
         With 'bounds', columns are mapped to [-1, 1] by their bounds, also in
-        predictions. None leaves them as they are.
+        predictions. With None, columns are not changed.
     constraint : str or mapping
         As for `problem_from_arrays`.
     tuned : bool
@@ -476,8 +479,8 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
     ----------
     coef_, intercept_, classes_ : arrays of shape (1, p), (1,), (2,)
         Weights of the features after clipping or mapping, the intercept, and the two
-        labels. Labels are sorted, as scikit-learn's scorers expect; margins are
-        positive for ``classes_[1]``, in whichever order the labels were given.
+        labels. Labels are sorted, as scikit-learn's scorers expect. Margins are
+        positive for ``classes_[1]``, whatever the order of the given labels.
     feature_names_in_ : array of shape (p,)
         Column names, if X was a DataFrame with named columns.
     algorithm_ : str
@@ -486,7 +489,7 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
         The epsilon that is proved for the fit, if all that ``uncharged_`` lists is
         public.
     delta_, adjacency_ : float, str
-        The delta of that guarantee, and the relation between neighbouring datasets.
+        The delta of the guarantee, and the relation between neighbouring datasets.
     n_samples_fit_ : int
         The number of records, which is public.
     releases_ : tuple of Release
@@ -500,7 +503,7 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
 
     Examples
     --------
-    Declare the bounds and the classes, so that neither is read from the data::
+    Declare the bounds and the classes, so that they are not read from the data::
 
         model = DPClassifier(
             epsilon=1.0, bounds={"columns": 1.0, "norm": 1.0}, classes=[0, 1]
@@ -593,8 +596,9 @@ class DPClassifier(ClassifierMixin, _DPLinear):  # type: ignore[misc]
         """Return the logistic model's probabilities of both classes, shape (n, 2).
 
         The last column is 1 / (1 + exp(-margin)), for ``classes_[1]``. The method
-        exists for ``loss='logistic'`` only. Not calibrated: noise, penalty and clipping
-        move the margins, and nothing has compared these numbers with frequencies.
+        exists only for ``loss='logistic'``. The probabilities are not calibrated:
+        noise, penalty and clipping move the margins, and the probabilities were not
+        compared with frequencies.
         """
         margins = self._clipped_margins(X)
         return np.column_stack([expit(-margins), expit(margins)])
@@ -616,14 +620,14 @@ class DPRegressor(RegressorMixin, _DPLinear):  # type: ignore[misc]
     All settings of the problem refer to y / B. For a weight w in the units of y,
     ``strength`` multiplies the penalty of w / B. The ``kappa`` of the huber loss is
     B kappa in the units of y, and the same holds for ``parameters`` such as ``clip`` or
-    a radius. With an l2 penalty and the squared loss, or huber within its threshold,
-    the result is the minimiser for y at the same strength: both terms shrink by B
-    squared.
+    a radius. With an l2 penalty and the squared loss, or the huber loss within its
+    threshold, the result is the minimiser for y at the same strength, since loss and
+    penalty shrink by B squared.
 
     Parameters and attributes are those of `DPClassifier`, except for the classes;
-    ``coef_`` has shape (p,) and ``intercept_`` is a number. ``loss='auto'`` is huber:
-    its derivative is bounded, so declared bounds are enough. The squared loss needs
-    ``parameters={'clip': 1.0}``.
+    ``coef_`` has shape (p,) and ``intercept_`` is a number. ``loss='auto'`` is the
+    huber loss. Its derivative is bounded, so declared bounds are enough. The squared
+    loss needs ``parameters={'clip': 1.0}``.
 
     Examples
     --------
@@ -677,18 +681,17 @@ class DPRegressor(RegressorMixin, _DPLinear):  # type: ignore[misc]
             raise value_error(
                 "bounds.label", B, f"{allowed}; what is fitted is y over it"
             )
-        # Targets beyond B stay beyond it here: they are clipped and counted later, with
-        # the records.
+        # Targets beyond B are clipped and counted later, with the records.
         within = np.clip(np.asarray(y, np.float64), -2.0 * B, 2.0 * B) / B
         return within, B, replace(bounds, label=1.0)
 
 
 def _two_classes(given: Collection[Any]) -> NDArray[Any]:
-    """Return the two classes, sorted; raise UsageError unless there are exactly two."""
+    """Return two classes, sorted; raise UsageError for another number of classes."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise value_error("classes", given, "a set or sequence of two labels")
     labels = list(given)
-    import pandas as pd  # for NA, which compares with nothing
+    import pandas as pd  # for NA, which cannot be compared
 
     if any(pd.api.types.is_scalar(label) and pd.isna(label) for label in labels):
         raise value_error("classes", labels, "two labels, none of them missing")

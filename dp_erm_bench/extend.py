@@ -1,7 +1,8 @@
 """Names for writing your own solver, loss, penalty, constraint or release.
 
-Files outside the package import them from here. Their place inside the package may
-change; their names in this module do not. docs/extending.md explains each of them.
+Files outside the package import these names from here. The place of a name inside the
+package may change, but its name in this module does not. docs/solver_api.md lists all
+names.
 """
 
 from dp_erm_bench.constraints.base import Ball as Ball

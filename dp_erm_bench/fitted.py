@@ -1,4 +1,4 @@
-"""The result of a single fit: the model, its privacy guarantee, its trajectory."""
+"""The result of a single fit: the model, its privacy guarantee and its trajectory."""
 
 import copy
 import functools
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 CONSTANTS = (Uncharged.SMOOTHNESS, Uncharged.SMOOTHNESS_BOUNDS)
-"""Uses of the data from which sensitivities may be computed, such as per coordinate."""
+"""Uses of the data from which sensitivities may be computed."""
 
 WITHHELD = (
     "trajectory: was left out when the result was pickled, since its objectives are "
@@ -86,8 +86,8 @@ class FitResult:
     params : mapping
         All parameters of the algorithm, with numbers in place of `auto`.
     rule : str
-        Version of the rule that chose parameters, and which ones, as in
-        ``gd-3: n_iter step``. Empty if no rule did.
+        Version of the rule that chose parameters, with their names, as in
+        ``gd-3: n_iter step``. Empty if no rule chose parameters.
     """
 
     w: Array
@@ -110,7 +110,7 @@ class FitResult:
     rule: str
 
     def __repr__(self) -> str:
-        """Return three lines: what was fitted, its guarantee, its largest weights."""
+        """Return a text of three lines: the fit, its guarantee, its largest weights."""
         budget = self.budget
         weights = self.model.weights if self.model else dict(enumerate(self.w.tolist()))
         largest = sorted(weights, key=lambda name: -abs(weights[name]))[:SHOWN]
@@ -127,7 +127,7 @@ class FitResult:
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """Return the names of the p features; an added constant is ``intercept``."""
+        """Return the names of the p features; ``intercept`` names an added constant."""
         names: tuple[str, ...] = self._linear_model().feature_names
         return names
 
@@ -166,8 +166,8 @@ class FitResult:
 
         The columns are computed from the data at published iterates, so they are not
         private. The exception is predicted_excess, which is computed from what was
-        published. A pickled result has the table only if its data are public:
-        published, generated, or declared so.
+        published. A pickled result has the table only if its data are public, that is,
+        published, generated, or declared public.
 
         Raises
         ------
@@ -189,18 +189,18 @@ class FitResult:
         return frame
 
     def __copy__(self) -> Self:
-        """Return itself, so that a copy keeps what a pickle leaves out."""
+        """Return the object itself, so that a copy keeps what a pickle leaves out."""
         return self
 
     def __deepcopy__(self, memo: object) -> Self:
-        """Return itself, as `__copy__` does; the object is immutable."""
+        """Return the object itself, as `__copy__` does, since it is immutable."""
         return self
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields to pickle, without the problem's records.
 
-        They include the trajectory only if the data are public. Otherwise they hold
-        only what was released.
+        The fields include the trajectory only if the data are public. Otherwise they
+        contain only what was released.
         """
         fields = {**vars(self), "problem": None}
         if "trajectory" in fields and self.problem is None:
@@ -211,14 +211,14 @@ class FitResult:
         return {**fields, "columns": {}, "releases": self.published_releases()}
 
     def published_releases(self) -> tuple[Release, ...]:
-        """Return the releases; sensitivities computed from the data become nan."""
+        """Return the releases, with nan for sensitivities computed from the data."""
         if not {*CONSTANTS} & {*self.uncharged}:
             return self.releases
         return tuple(map(_without_sensitivity, self.releases))
 
 
 def _without_sensitivity(release: Release) -> Release:
-    """Return a copy of a release and those inside it, with sensitivity nan."""
+    """Return a copy of a release with sensitivity nan, also in releases inside it."""
     hidden = copy.copy(release)
     for name, value in {**vars(release), "sensitivity": math.nan}.items():
         if isinstance(value, tuple) and all(isinstance(v, Release) for v in value):
@@ -236,7 +236,7 @@ def one_thread() -> AbstractContextManager[Any]:
 
 @functools.lru_cache(maxsize=1)
 def _threaded_libraries(modules: frozenset[str]) -> ThreadpoolController:
-    """Return the threaded libraries; they are searched again after an import only."""
+    """Return the threaded libraries, which are searched again only after an import."""
     return ThreadpoolController()
 
 

@@ -1,13 +1,14 @@
 """Compile kernels reproducibly, and cache their machine code on disk.
 
 The last bits of a kernel's results depend on whether the kernels that it calls were
-compiled in the same process or loaded from disk. So every kernel is compiled in a child
-process that loads the kernels that it calls, and every process loads what the children
-compiled. Results do not depend on which process compiled what, or in which order.
+compiled in the same process or loaded from disk. Every kernel is therefore compiled in
+a child process that loads the kernels that it calls, and every process loads the
+compiled kernels. Results thus do not depend on the processes and the order in which
+kernels were compiled.
 
 Numba's own cache files are not used. If two processes compile at once, their index may
-name the code of another signature, and a flipped bit of the code goes unnoticed. Here
-there is one file per kernel and signature. Its name is the digest of all that
+name the code of another signature, and a flipped bit of the code is not detected. This
+cache has one file per kernel and signature. Its name is the digest of all that
 determines the code: modules (`code_identity`), signature, options, processor, versions.
 The file begins with the digest of its content.
 """
@@ -63,14 +64,14 @@ _is_child = False
 def compile_cached(function: F, **options: Any) -> F:
     """Return a function that numba compiles at its first call, with a cache on disk.
 
-    It is compiled once for each combination of argument types.
+    The function is compiled once for each combination of argument types.
 
     Parameters
     ----------
     function : callable
         The Python function.
     **options
-        Options of ``numba.njit``; they are part of the names of the cache files.
+        Options for ``numba.njit``, which enter the names of the cache files.
 
     Raises
     ------
@@ -107,7 +108,7 @@ def _changed_message(what: str) -> str:
 def _load_once(dispatcher: Any, compile_: Any, cache: "_Cache", signature: Any) -> Any:
     """Load the machine code of a signature, after a child process has compiled it.
 
-    Numba's lock is held here, so that no other thread holds it when the child starts.
+    This function takes Numba's lock, so no other thread holds it when the child starts.
     """
     with global_compiler_lock:
         arguments, _ = sigutils.normalize_signature(signature)
@@ -117,7 +118,7 @@ def _load_once(dispatcher: Any, compile_: Any, cache: "_Cache", signature: Any) 
         content = _read_code(path) if path else None
         if path and content is None:
             with _compile_alone(path.parent):
-                content = _read_code(path)  # another process may have made it just now
+                content = _read_code(path)  # another process may have just written it
                 if content is None:
                     _in_child(lambda: compile_(signature))
                     content = _read_code(path)
@@ -129,14 +130,14 @@ def _load_once(dispatcher: Any, compile_: Any, cache: "_Cache", signature: Any) 
 
 
 class _Cache(caching._Cache):
-    """The cache object that numba queries for the machine code of a function.
+    """The cache that numba asks for the machine code of a function.
 
     Attributes
     ----------
     waiting : bytes or None
-        Content of the file to load at numba's next query.
+        Content of the file to load when numba asks next.
     asked : bool
-        Whether numba has queried the cache.
+        Whether numba has asked for code.
     """
 
     def __init__(self, function: Any, options: str) -> None:
@@ -158,12 +159,12 @@ class _Cache(caching._Cache):
     def path(self, signature: Any, target: Any) -> Path | None:
         """Return the file of a signature's machine code.
 
-        None if nothing distinguishes the function from others of its name. It is then
-        compiled in the process that calls it.
+        The result is None if the function cannot be distinguished from others of the
+        same name. The function is then compiled in the process that calls it.
         """
         arguments, result = sigutils.normalize_signature(signature)
         types = [str(one) for one in (*arguments, result)]
-        # The type of a function argument holds its address, which is not a stable name.
+        # The type of a function argument contains its address, which varies.
         if self._digest_of_modules is None or any(" at 0x" in one for one in types):
             return None
         settings = {k: v for k, v in os.environ.items() if k.startswith("NUMBA_")}
@@ -203,17 +204,17 @@ class _Cache(caching._Cache):
 
     @property
     def cache_path(self) -> str:
-        """Return the folder of the machine code; empty if none can be written."""
+        """Return the folder of the machine code; empty if no folder can be written."""
         return str(_code_folder(self._ours) or "")
 
     def enable(self) -> None:
-        """Do nothing: the cache is always enabled."""
+        """Do nothing, as the cache is always enabled."""
 
     def disable(self) -> None:
-        """Do nothing: without the cache, the last bits of results would vary."""
+        """Do nothing, as the last bits of results would vary without the cache."""
 
     def flush(self) -> None:
-        """Do nothing: a file's name determines its content, so it is never outdated."""
+        """Do nothing, as the name of a file determines its content."""
 
 
 def _code_of(function: Any) -> Iterator[str]:
@@ -230,11 +231,11 @@ def _code_of(function: Any) -> Iterator[str]:
 
 
 def _code_folder(kept: bool) -> Path | None:
-    """Return the folder of machine code; None if none can be written.
+    """Return the folder of machine code; None if no folder can be written.
 
     Only the package's own code is kept between runs. Machine code of other modules
-    contains global numbers that these may have read from a file. The folder must belong
-    to this user, since its content is executed.
+    contains global numbers, which the modules may have read from a file. The folder
+    must belong to this user, since its content is executed.
     """
     named, edited = os.environ.get(VARIABLE), _is_edited(kept)
     shared = Path(named).expanduser() if named else cache_dir() / "machine_code"
@@ -247,7 +248,7 @@ def _code_folder(kept: bool) -> Path | None:
 
 @functools.cache
 def _is_own(folder: Path) -> bool:
-    """Return whether a folder belongs to this user and is writable; create it first."""
+    """Create a folder, and return whether it is writable and belongs to this user."""
     try:
         make_private(folder)
         status, why = folder.stat(), "it must be a folder of yours alone"
@@ -263,8 +264,9 @@ def _is_own(folder: Path) -> bool:
 def _is_edited(package: bool) -> bool:
     """Return whether an imported source file was edited since this process began.
 
-    In that case the digest may be that of the new source while the old code runs. The
-    modules of the package are examined, or else all others that are not installed.
+    In this case the digest may be computed from the new source while the old code runs.
+    If `package`, the modules of the package are examined, else all other modules that
+    are not installed.
     """
     installed = (sys.prefix, sys.base_prefix)
     for name, module in list(sys.modules.items()):
@@ -273,7 +275,7 @@ def _is_edited(package: bool) -> bool:
         if ours if package else not file.startswith(installed):
             with contextlib.suppress(OSError):
                 status = os.stat(file)
-                # A file that is moved into the package keeps its time of modification.
+                # A file that is moved into the package keeps its modification time.
                 edited = max(status.st_mtime, status.st_ctime * ours)
                 if _begun < edited <= time.time():
                     return True
@@ -281,7 +283,7 @@ def _is_edited(package: bool) -> bool:
 
 
 def _read_code(path: Path) -> bytes | None:
-    """Return the content of a file of machine code; None if absent or damaged."""
+    """Return the content of a file of machine code; None if missing or damaged."""
     raw = b""
     try:
         raw = path.read_bytes()
@@ -298,7 +300,7 @@ def _read_code(path: Path) -> bytes | None:
 
 @contextlib.contextmanager
 def _compile_alone(folder: Path) -> Iterator[None]:
-    """Hold the lock for compiling into a folder; child processes share it."""
+    """Hold the lock for compiling into a folder; child processes share the lock."""
     with contextlib.ExitStack() as stack:
         if not _is_child:
             # Without file locks, each process compiles for itself.
@@ -309,13 +311,13 @@ def _compile_alone(folder: Path) -> Iterator[None]:
 
 
 def _in_child(work: Callable[[], object]) -> None:
-    """Do some work in a forked copy of this process, and wait for its end.
+    """Call a function in a forked copy of this process, and wait for its end.
 
-    Errors are ignored: this process then does the work itself.
+    Errors are ignored, because this process then does the work itself.
     """
     global _is_child
     with warnings.catch_warnings():
-        # Forking with threads is safe here: the child waits for none of them.
+        # Forking with threads is safe here, as the child does not wait for a thread.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
@@ -330,7 +332,7 @@ def _in_child(work: Callable[[], object]) -> None:
 def _remove_old(folder: Path) -> None:
     """Remove old files of machine code, and partial files of writers that died.
 
-    Other files stay: the user may have named a folder that holds some.
+    Other files are kept, as the user may have named a folder with other files.
     """
     remove_parts(folder)
     for path in filter(lambda one: ENTRY.fullmatch(one.name), folder.iterdir()):
@@ -341,10 +343,10 @@ def _remove_old(folder: Path) -> None:
 
 @contextlib.contextmanager
 def numba_caches() -> Iterator[None]:
-    """Use this cache for functions decorated with ``numba.njit(cache=True)`` within.
+    """Use this cache for functions decorated with ``numba.njit(cache=True)`` inside.
 
-    Numba would cache them next to their file, and miss edits of the modules that they
-    use. Numba's other decorators cache nothing within.
+    Numba would cache the functions next to their file, and miss edits of the modules
+    that they use. Inside this context, Numba's other decorators do not cache.
     """
     caches: Any = caching.Cache
     dispatchers: Any = Dispatcher

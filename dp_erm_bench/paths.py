@@ -30,14 +30,14 @@ LARGEST = 1 << 33
 """Largest size in bytes of a file that is read."""
 
 LARGEST_TEXT = 1 << 26
-"""Largest size in bytes of a file or line that is held in memory as a whole."""
+"""Largest size in bytes of a file or line that is read into memory as a whole."""
 
 MOST_FILES = 100_000
 LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 """Files in which the kernel states the memory limit of a container."""
 
 SCRATCH = "dp-erm-bench-"
-"""Prefix of the names of folders that are removed with their process."""
+"""Prefix of the names of folders that are removed when their process ends."""
 
 HELD = "held"
 PART = re.compile(r"\..+\.[0-9a-f]{16}")
@@ -56,17 +56,17 @@ def cache_dir() -> Path:
 def write_atomic(
     path: Path, write: Callable[[BinaryIO], object], private: bool = False
 ) -> None:
-    """Write a file atomically: a reader sees the old or the new content, never a part.
+    """Write a file atomically, so that a reader never sees a part of its content.
 
     Parameters
     ----------
     path : Path
-        Target; its folder is created if needed.
+        The file to write; its folder is created if needed.
     write : callable
-        Writes the content into the open binary file, which it may also read.
+        Function that writes the content into the open binary file, and may read it.
     private : bool
-        Whether only this user may read the file, as for all files of the cache.
-        Otherwise the user's umask decides.
+        Whether only this user may read the file, as for all files of the cache. If not,
+        permissions follow the user's umask.
     """
     if private:
         make_private(path.parent)
@@ -86,7 +86,7 @@ def write_atomic(
 
 
 def make_private(folder: Path) -> None:
-    """Create a folder that only its user may enter, with its parents in the cache.
+    """Create a folder that only this user may enter, with its parents in the cache.
 
     Existing folders of this user lose wider permissions. Folders of other users are
     left unchanged.
@@ -98,14 +98,14 @@ def make_private(folder: Path) -> None:
         one.mkdir(mode=0o700, exist_ok=True)
         status = one.stat()
         if status.st_uid == os.geteuid() and status.st_mode & 0o077:
-            with contextlib.suppress(OSError):  # it cannot be written to
+            with contextlib.suppress(OSError):  # the folder cannot be written to
                 one.chmod(stat.S_IMODE(status.st_mode) & ~0o077)
 
 
 def remove_parts(folder: Path) -> None:
-    """Remove partial files left by writers that died; files of live writers are locked.
+    """Remove partial files that were left by writers that died.
 
-    Locked files stay.
+    Files of live writers are locked, and are kept.
     """
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
@@ -121,7 +121,8 @@ def lock_file(file: BinaryIO, wait: bool = True) -> None:
     Raises
     ------
     OSError
-        If the file system has no locks or, without `wait`, another process holds it.
+        If the file system has no locks, or if another process holds the lock and `wait`
+        is False.
     """
     fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
@@ -141,8 +142,8 @@ def open_inside(path: Path, folder: Path, largest: int = LARGEST) -> BinaryIO:
     Raises
     ------
     OSError
-        If it is not a regular file, lies outside the folder (possibly by a link), or is
-        larger than `largest` bytes; `strerror` says which.
+        If the path is not a regular file, lies outside the folder (possibly by a link),
+        or is larger than `largest` bytes; `strerror` says which.
     """
     real, inside = os.path.realpath(path), os.path.realpath(folder)
     if os.path.commonpath([real, inside]) != inside:
@@ -150,7 +151,7 @@ def open_inside(path: Path, folder: Path, largest: int = LARGEST) -> BinaryIO:
     if not stat.S_ISREG(mode := os.stat(real).st_mode):
         why = os.strerror(errno.EISDIR) if stat.S_ISDIR(mode) else "is no regular file"
         raise OSError(errno.EISDIR, why, str(path))
-    # The file may have been replaced since: do not block, and follow no link.
+    # The file may have been replaced since: do not block, and do not follow a link.
     file = os.fdopen(os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb")
     if os.fstat(file.fileno()).st_size > largest:
         file.close()
@@ -169,17 +170,17 @@ def content_of(path: Path, folder: Path, largest: int = LARGEST_TEXT) -> bytes:
         Largest allowed size in bytes.
     """
     with open_inside(path, folder, largest) as file:
-        # Read the actual size: reading `largest` would reserve a buffer of that size.
+        # Read the actual size, since reading `largest` bytes would reserve them.
         return file.read(os.fstat(file.fileno()).st_size)
 
 
 def list_files(folder: Path, suffix: str) -> list[Path]:
-    """Return the files of a folder with a suffix, sorted; empty if it does not exist.
+    """Return the sorted files of a folder with a suffix; empty without the folder.
 
     Raises
     ------
     UsageError
-        If the folder holds more than `MOST_FILES` entries.
+        If the folder has more than `MOST_FILES` entries.
     """
     names: list[str] = []
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
@@ -191,7 +192,7 @@ def list_files(folder: Path, suffix: str) -> list[Path]:
 
 @functools.cache
 def scratch_folder() -> str:
-    """Return a temporary folder of this process; remove those of dead processes.
+    """Return a temporary folder of this process, and remove folders of dead processes.
 
     A process holds the lock of its folder as long as it lives.
     """
@@ -203,19 +204,19 @@ def scratch_folder() -> str:
     held = open(folder / HELD, "xb")
     lock_file(held)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    # Keeps the file open until the process ends: the cache holds only the path.
+    # Keep the file open until the process ends, as the cache keeps only the path.
     atexit.register(held.close)
     return str(folder)
 
 
 def _lock_of(folder: Path) -> BinaryIO:
-    """Open the lock file of a folder of any user, without waiting if it is a pipe."""
+    """Open the lock file of a folder of any user, without waiting for a pipe."""
     careful = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
     return open(os.open(folder / HELD, careful), "rb")
 
 
 def sealed_json(content: Mapping[str, Any]) -> bytes:
-    """Return a mapping as JSON text whose last key `crc` is the checksum of the rest.
+    """Return a mapping as JSON, whose last key `crc` is the checksum of the rest.
 
     Raises
     ------
@@ -234,7 +235,7 @@ def sealed_json(content: Mapping[str, Any]) -> bytes:
 
 
 def unsealed_json(text: bytes) -> dict[str, Any] | None:
-    """Return the object in a text made by `sealed_json`; None if it is damaged."""
+    """Return the object in a text made by `sealed_json`; None if damaged."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
@@ -247,19 +248,19 @@ def unsealed_json(text: bytes) -> dict[str, Any] | None:
 
 
 SETTLED = 2.0
-"""Longest tick of a file system's clock, in seconds."""
+"""Longest resolution of a file system's clock, in seconds."""
 
 _digests: dict[tuple[int, ...], str] = {}
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes; read it again only if it may have changed.
+    """Return the SHA-256 of a file's bytes, cached until the file may have changed.
 
     A cached digest is used for the same inode with equal size and times. The time of
-    the last change (ctime) is set by the system: setting back the time of modification
-    moves it. Two changes within one tick of the clock have the same time, so the digest
-    of a file that has just changed is not cached. A second write into a memory-mapped
-    file may go unnoticed.
+    the last change (ctime) is set by the system, also if the modification time is set
+    back. Two changes within one tick of the clock have the same time, so the digest of
+    a file that has just changed is not cached. A second write into a memory-mapped file
+    may not be detected.
     """
     now = time.time()
     with path.open("rb") as file:
@@ -277,8 +278,8 @@ def digests_in(value: Any) -> list[str]:
     Parameters
     ----------
     value : object
-        A JSON-able value. Strings in it that end with a suffix of `NUMBERS` are taken
-        as paths.
+        A value that JSON can represent. Strings in it that end with a suffix of
+        `NUMBERS` count as paths.
     """
     if isinstance(value, Mapping | list | tuple):
         inside = value.values() if isinstance(value, Mapping) else value
@@ -294,7 +295,7 @@ NUMBERS = (".csv", ".npy")
 
 
 def load_numbers(path: Path, key: str) -> Any:
-    """Return the numbers in a .csv or .npy file; None if it does not hold numbers.
+    """Return the numbers in a .csv or .npy file; None if it has other content.
 
     Raises
     ------
@@ -307,7 +308,7 @@ def load_numbers(path: Path, key: str) -> Any:
         return None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # numpy warns of a file without rows
+            warnings.simplefilter("ignore")  # numpy warns about files without rows
             if path.suffix == ".npy":
                 return np.load(path, allow_pickle=False)
             return np.loadtxt(path, delimiter=",", ndmin=2)
@@ -319,9 +320,9 @@ def load_numbers(path: Path, key: str) -> Any:
 
 
 def machine_memory() -> float:
-    """Return the memory of this machine, or of this process's container, in bytes.
+    """Return the memory in bytes of this machine, or of this process's container.
 
-    Infinite if the system does not say.
+    The result is infinite if the system does not state it.
     """
     sizes = [math.inf]
     with contextlib.suppress(AttributeError, OSError, ValueError):
@@ -361,21 +362,21 @@ def spell_infinities(value: Any) -> Any:
 
 
 LATER = "later"
-"""Key in a field's metadata: it was added after results had been published."""
+"""Key in the metadata of fields that were added after results had been published."""
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass object by name, else its public attributes."""
+    """Return a dataclass object's fields by name, or another's public attributes."""
     if not dataclasses.is_dataclass(value):
         return {k: v for k, v in vars(value).items() if not k.startswith("_")}
     return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
 
 
 def later_defaults(value: Any) -> dict[str, Any]:
-    """Return the defaults of those fields of a dataclass that were added `LATER`.
+    """Return the defaults of the fields of a dataclass that are marked `LATER`.
 
-    Such a field enters no digest while it holds its default. Results published without
-    the field thus keep their digests.
+    Such a field does not enter digests if its value is the default. Results published
+    without the field thus keep their digests.
     """
     fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
     marked = (field for field in fields if field.metadata.get(LATER))
@@ -383,5 +384,5 @@ def later_defaults(value: Any) -> dict[str, Any]:
 
 
 def values_entering(values: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
-    """Return the values that enter a digest, without those at their later default."""
+    """Return the values that enter a digest: all but those equal to `later`."""
     return {k: v for k, v in values.items() if k not in later or v != later[k]}

@@ -27,31 +27,31 @@ ALGORITHM = "algorithm"
 """The group whose choices may also come from entry points."""
 
 AUTO = "auto"
-"""Value in an algorithm's yaml: a rule chooses the parameter (`rules.settings`)."""
+"""Value, in an algorithm's yaml, of parameters set by a rule (`rules.settings`)."""
 
 TUNE = "tune"
-"""Key in an algorithm's yaml: grid and limits of a search, not a parameter."""
+"""Key in an algorithm's yaml for the grid and limits of a search."""
 
 OFFERED = ("default_bounds", "default_bounds_standardised")
-"""Keys in a dataset's yaml: bounds to which records are clipped if none are declared,
-and the same for standardised columns."""
+"""Keys in a dataset's yaml for the bounds to which records are clipped if none are
+declared, without and with standardised columns."""
 
 CARD, CARDS = "card", "cards"
-"""Keys there, too: facts about the dataset, or about each dataset of a collection."""
+"""Keys in a dataset's yaml for facts on the dataset, or on each of a collection."""
 
 TOLD = (*OFFERED, CARD, CARDS)
-"""Keys of a dataset's yaml that are in no specification and in no trial's identity."""
+"""Keys of a dataset's yaml that do not enter specifications or identities of trials."""
 
 FROM_FILES = (ALGORITHM, "loss")
 """Groups whose choices may also be a user's files."""
 
 OBJECTIVE = ("loss", "penalty", "constraint")
 PARTS = ("dataset", *OBJECTIVE)
-"""Groups from each of which a problem takes one choice."""
+"""Groups of which a problem has one choice each."""
 
 PROBLEM, ERM = "problem", "erm"
 POSED = (PROBLEM, *PARTS)
-"""The same, and the kind of problem, which specs name only if it is not `ERM`."""
+"""`PARTS` and the kind of problem, which specs name only if it is not `ERM`."""
 
 CHOSEN = (*POSED, ALGORITHM, "calibration")
 """Groups whose choices may be an axis of a sweep."""
@@ -60,7 +60,7 @@ QUANTITIES = {
     **{"objective": 1.0, "test_risk": 1.0, "test_accuracy": -1.0, "auc": -1.0},
     **{"rmse": 1.0, "r2": -1.0},
 }
-"""Quantities by which settings may be chosen, each with the sign for minimising it."""
+"""Quantities by which settings may be chosen, with the sign for minimisation."""
 
 POPULATION = (
     *("population_risk", "population_optimum"),
@@ -70,7 +70,7 @@ POPULATION = (
 
 
 def conf_dir() -> Path:
-    """Return the folder ``conf/`` of the checkout, else that of the installed wheel."""
+    """Return the folder ``conf/`` of the checkout or of the installed wheel."""
     return _conf_dir(__file__)
 
 
@@ -102,7 +102,7 @@ def _built_in(folder: Path) -> tuple[str, ...]:
 
 
 def foreign_name(algorithm: Mapping[str, Any]) -> str:
-    """Return the name or pin of a spec's algorithm; empty if it is one of ours."""
+    """Return the name or pin of a spec's algorithm; empty if it is built in."""
     name = named_in(algorithm) if algorithm else ""
     return "" if not name or name in _our_algorithms() else name
 
@@ -159,12 +159,12 @@ def _parse_yaml(path: Path) -> dict[str, Any]:
 def read_choice(group: str, name: str) -> dict[str, Any]:
     """Return the yaml of one choice of a config group as a plain dict.
 
-    An algorithm or a loss may be a user's file; its ``_target_`` is then its pin.
+    An algorithm or a loss may be a user's file, whose ``_target_`` is its pin.
 
     Raises
     ------
     UsageError
-        If there is no such choice. The message lists the existing ones.
+        If there is no such choice. The message lists the existing choices.
     """
     if group in FROM_FILES and is_file(name):
         return {"_target_": pin_choice(name, group)}
@@ -180,8 +180,8 @@ def read_choice(group: str, name: str) -> dict[str, Any]:
 def read_tune(name: str) -> dict[str, Any]:
     """Return the grid and the limits with which `tune` starts for an algorithm.
 
-    They are a key of the algorithm's yaml. The result is empty if the algorithm has no
-    yaml in this package, or the yaml has no such key.
+    Grid and limits are a key of the algorithm's yaml. The result is empty if the
+    algorithm has no yaml in this package, or the yaml has no such key.
     """
     if name not in built_in(ALGORITHM):
         return {}
@@ -190,7 +190,7 @@ def read_tune(name: str) -> dict[str, Any]:
 
 
 def without_rules(preset: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters in an algorithm's yaml, without those set by a rule."""
+    """Return the parameters in an algorithm's yaml that are not set by a rule."""
     return {key: value for key, value in preset.items() if value != AUTO}
 
 
@@ -206,7 +206,7 @@ def target(group: str, name: str) -> Any:
 
 
 def _import_target(group: str, name: str, dotted: str) -> Any:
-    """Import the target of a choice, and check a class that an entry point offers."""
+    """Import the target of a choice, and check it if it is from an entry point."""
     if is_file(dotted):
         return load_class(dotted, group)
     if group != ALGORITHM or name in built_in(group):
@@ -222,10 +222,10 @@ def _import_target(group: str, name: str, dotted: str) -> Any:
 
 
 def build(group: str, name: str, **overrides: Any) -> Any:
-    """Build the object of a choice: its yaml, then the overrides.
+    """Return the object of a choice, built from its yaml with overrides.
 
-    A rule needs a problem and a budget. A parameter that a rule would choose has its
-    field's default here, unless it is given.
+    Rules are not applied, as they need a problem and a budget. A parameter that a rule
+    would choose has the default of its field, unless it is given.
 
     Raises
     ------

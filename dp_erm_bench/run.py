@@ -1,8 +1,8 @@
 """One run: declare, publish constants, calibrate, make mechanisms, iterate, record.
 
-This module alone defines the order of these steps. A sweep, a single fit, the warm-up,
+Only this module defines the order of these steps. A sweep, a single fit, the warm-up,
 the checks of `dp-erm-bench check` and the statistical audit all use a `Run`. Options of
-the `Run` let them listen to the mechanisms or fix the noise.
+the `Run` let its users listen to the mechanisms or fix the noise.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Recorder:
     """The trajectories of a batch of B trials: one row per checkpoint, of shape (B,).
 
     Measures are nan for iterates that are not finite. ``finite`` marks the trials whose
-    iterates have all been finite.
+    iterates were all finite.
     """
 
     oracle: BaseOracle
@@ -92,11 +92,11 @@ class Recorder:
 
     @property
     def has_diverged(self) -> bool:
-        """Return whether every trial has an iterate or last objective not finite."""
+        """Return whether no trial has only finite iterates and a finite objective."""
         return not (self.finite & np.isfinite(self.objective[-1])).any()
 
     def finish_rows(self) -> None:
-        """Record the measures of the last checkpoint only, with nan before it."""
+        """Record the measures of the last checkpoint, with nan at the earlier ones."""
         for name, values in self.oracle.problem.last_measures(self.w).items():
             before = [np.nan * values] * (len(self.iteration) - 1)
             self.measures[name] = [*before, np.where(self.finite, values, np.nan)]
@@ -107,7 +107,7 @@ class Run:
     """A batch of trials that differ only in value parameters and random streams.
 
     Private smoothness constants are released before the solver can declare its
-    releases. With such constants, ``mechanisms`` holds only their release until
+    releases. With such constants, ``mechanisms`` contains only their release until
     ``declare`` is called, at the first iterate.
 
     Parameters
@@ -115,23 +115,23 @@ class Run:
     problem : Problem
         The problem. After ``declare`` it has the smoothness constants that are used.
     solvers : sequence of Solver
-        One per trial, with equal shape parameters.
+        The solver of each trial, with equal shape parameters.
     budget : Budget
         The privacy budget of each trial.
     noise : str or float
         A name of conf/calibration, or a noise multiplier z = scale / sensitivity, where
         0 means no noise. With a multiplier nothing is proved, sensitivities may be
-        infinite, and smoothness=auto takes the problem's own constants.
+        infinite, and smoothness=auto uses the problem's own constants.
     identities : sequence of str
-        One per trial; they seed the streams.
+        The identity of each trial, which seeds its streams.
     checkpoints : sequence of int, optional
-        Iterations whose iterates are recorded, all by default.
+        Iterations whose iterates are recorded; all by default.
     ahead : bool
         Whether compiled steps may draw noise ahead of its use.
     streams : sequence of str, optional
         Identities of the mechanisms, if they differ from those of the schedule.
     listen : callable, optional
-        Hook for an auditor, called with mechanisms as soon as they are made.
+        Hook for an auditor, which is called with mechanisms as soon as they are made.
     uses : UnchargedUses, optional
         Hook for an auditor, for the values that the solver publishes by `uncharged`.
 
@@ -144,8 +144,8 @@ class Run:
     mechanisms : Mechanisms
         All mechanisms of the run.
     schedule : object
-        The solver's plan, drawn without the data. For a `Prefixed` solver it is cut
-        where the budget is spent.
+        The solver's plan, drawn without the data. For a `Prefixed` solver, the schedule
+        is cut where the budget is spent.
     releases : tuple of Release
         The releases that the solver declares.
     calibration : Calibration
@@ -176,7 +176,7 @@ class Run:
     rows: Recorder = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make the mechanisms of private constants; without any, call ``declare``."""
+        """Make the mechanisms of private constants; if there are none, ``declare``."""
         if isinstance(self.noise, str):
             self.solvers = variants_of(self.solvers, self.noise)
         self.solver = stack_solvers(self.solvers)
@@ -196,7 +196,7 @@ class Run:
     def declare(self) -> Run:
         """Publish constants, calibrate the declared releases, make their mechanisms.
 
-        Return the run itself. Only the first call has an effect.
+        The result is the run itself. Only the first call has an effect.
         """
         if self._declared:
             return self
@@ -256,8 +256,8 @@ class Run:
     def steps(self, oracle: BaseOracle, checkpoints: Sequence[int]) -> Iterator[Array]:
         """Yield the iterates at checkpoints, shape (B, p); later steps may modify them.
 
-        The mechanisms allow one pass only. At its end they check how often they were
-        used.
+        The mechanisms allow one run of the solver only. At its end they check how often
+        they were used.
         """
         mechanisms, schedule = self.mechanisms, self.schedule
         iterates = self.solver.iterates(oracle, mechanisms, checkpoints, schedule)
@@ -290,7 +290,7 @@ class Run:
         return [w.copy() for w in self.steps(oracle, self.checkpoints)]
 
     def record(self, n_checkpoints: int) -> Run:
-        """Run the batch and record at most ``n_checkpoints`` rows; return itself."""
+        """Run the batch, record at most ``n_checkpoints`` rows, and return the run."""
         problem = self.declare().problem  # the solver may need its constants
         iterations = self.solver.iterations(problem)
         for _ in self.record_stepwise(checkpoints_of(iterations, n_checkpoints)):
@@ -304,8 +304,8 @@ class Run:
         Raises
         ------
         NotUsed
-            If the run reached its last iteration, some trial did not diverge, and a
-            mechanism was used less often than declared.
+            If a mechanism was used less often than declared, although the run reached
+            its last iteration and at least one trial did not diverge.
         """
         oracle = self.oracle()
         self.rows = Recorder(oracle, self.solver)

@@ -107,7 +107,7 @@ def test_the_defaults_of_a_search_are_those_of_the_code():
 def test_the_lasso_ends_as_the_table_of_orders_says(order):
     """Two of its columns again, 24 seeds each; the standard error is 4 to 11 %."""
     problem = load_problem("sparse_lasso")
-    lines = read_page("papers").splitlines()
+    lines = read_page("lasso").splitlines()
     rows = [line.split(" | ") for line in lines if line.startswith("| ")]
     table = {row[0][2:]: row[1:] for row in rows if len(row) == 8}
     for column in (3, 4):

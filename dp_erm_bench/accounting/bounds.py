@@ -39,8 +39,9 @@ def smallest_true(holds: Callable[[float], bool]) -> float:
     Returns
     -------
     float
-        A number at which it holds, within a few units in the last place of the
-        smallest one; infinity if it holds nowhere, about 1e-300 if everywhere.
+        A number at which the predicate holds, within a few units in the last place of
+        the smallest one. Infinity if the predicate holds nowhere, about 1e-300 if it
+        holds everywhere.
     """
     high = 1.0
     while not holds(high):
@@ -88,7 +89,7 @@ def mu_for(epsilon: float, delta: float) -> float:
 def gdp_complement(epsilon: float, mu: float) -> float:
     """Return 1 - ``gdp_delta``, to full relative precision even if delta is near 1.
 
-    It is computed as Phi(s) + e^eps Phi(-r), a sum of two terms >= 0.
+    The result is computed as Phi(s) + e^eps Phi(-r), a sum of two terms >= 0.
     """
     s, r = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     tail = float(erfcx(r / math.sqrt(2))) / 2
@@ -131,7 +132,7 @@ def gaussian_epsilon(laws: Laws, z: float, delta: float) -> float | None:
 
 
 def sum_over_uses(laws: Laws, ask: Callable[[Law], Any]) -> Any:
-    """Return the sum over all uses of a number per law, None if a law has none."""
+    """Return the sum of ``ask(law)`` over all uses, None if that is None for a law."""
     answers = [(law.times, ask(law)) for law in laws]
     if any(answer is None for _, answer in answers):
         return None
@@ -139,7 +140,7 @@ def sum_over_uses(laws: Laws, ask: Callable[[Law], Any]) -> Any:
 
 
 def pure_epsilon(laws: Laws, z: float) -> float | None:
-    """Return the sum of the pure epsilons of all uses, None if a law has none.
+    """Return the sum of the pure epsilons of all uses, None if a law is not pure.
 
     This is basic composition (Dwork and Roth, 2014, Theorem 3.16), valid at delta = 0.
     """
@@ -179,7 +180,7 @@ def converted_epsilon(orders: Floats, curve: Floats, delta: float) -> float:
 
 
 def rdp_epsilon(laws: Laws, z: float, delta: float) -> float | None:
-    """Return the epsilon that Renyi accounting proves, None for unknown laws.
+    """Return the epsilon that Renyi accounting proves, None for a law without a curve.
 
     Parameters
     ----------
@@ -196,7 +197,7 @@ def rdp_epsilon(laws: Laws, z: float, delta: float) -> float | None:
 
 
 def rdp_deltas(laws: Laws, z: float, epsilons: Floats) -> Floats:
-    """Return the deltas that Renyi accounting proves, 1 for unknown laws.
+    """Return the deltas that Renyi accounting proves, 1 for a law without a curve.
 
     delta = min over a of e^((a-1) (eps(a) - eps)) (1 - 1/a)^a / (a - 1), at most 1.
     This is the conversion of ``converted_epsilon``, solved for delta.
@@ -220,7 +221,7 @@ def rdp_deltas(laws: Laws, z: float, epsilons: Floats) -> Floats:
 
 
 def zcdp_epsilon(laws: Laws, z: float, delta: float) -> float | None:
-    """Return the epsilon that zero-concentrated DP proves, None for unknown laws.
+    """Return the epsilon that zero-concentrated DP proves, None for a law without rho.
 
     epsilon = rho + 2 sqrt(rho log(1 / delta)) (Bun and Steinke, "Concentrated
     differential privacy", TCC 2016, Proposition 1.3).
@@ -241,8 +242,8 @@ def zcdp_epsilon(laws: Laws, z: float, delta: float) -> float | None:
 def library_epsilon(laws: Laws, z: float, delta: float) -> float:
     """Return the epsilon of dp_accounting's Renyi accountant under ``zero_out``.
 
-    It accounts for amplification by sampling. Our own Renyi accountant leaves that to
-    privacy-loss distributions.
+    That accountant includes amplification by sampling. Our own Renyi accountant leaves
+    amplification to privacy-loss distributions.
 
     Parameters
     ----------

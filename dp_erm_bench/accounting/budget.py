@@ -13,10 +13,10 @@ LEAST_DELTA = 1e-60
 """The smallest positive delta of a budget, which both accountants still resolve.
 
 Measured on 10^5 releases at 1e-60, the epsilon that ``pld`` proves on its lattice is
-within 4e-4 of the exact one, and that of ``rdp`` within 1 %. At smaller deltas the
-rounding of its transforms costs ``pld`` more than the conversion costs ``rdp``: 2 % at
-1e-80 and 37 % at 1e-200, always on the safe side. The tails that the random draws cut
-off, of mass 1e-307 each, are negligible against it.
+within 4e-4 of the exact one, and that of ``rdp`` within 1 %. At smaller deltas ``pld``
+loses more by the rounding of Fourier transforms than ``rdp`` loses by the conversion:
+2 % at 1e-80 and 37 % at 1e-200, always on the safe side. The tails that the random
+draws cut off, of mass 1e-307 each, are negligible compared with this delta.
 """
 POWER_OF_N = re.compile(r"1/n(?:\^(\d+(?:\.\d+)?))?")
 TOO_SMALL = (

@@ -86,9 +86,9 @@ def calibrate(
     Returns
     -------
     Calibration
-        Cached in memory. For laws of the package it is also cached on disk, by laws,
-        budget, mode and :func:`digest_of_sources`. A value read from disk is proved
-        again, once per process.
+        The calibration, cached in memory. For laws of the package it is also cached on
+        disk, by laws, budget, mode and :func:`digest_of_sources`. A value read from
+        disk is proved again, once per process.
 
     Raises
     ------
@@ -97,8 +97,8 @@ def calibrate(
     TypeError
         For a law that no accountant knows.
     Unsupported
-        For delta = 0 with noise that is not purely private. Also if no noise reaches
-        the budget, because the curvature of perturbed objectives alone exceeds it; the
+        For delta = 0 with noise that is not purely private. Also if no noise is enough,
+        because the curvature of perturbed objectives alone exceeds the budget; the
         message then states the cost of log(1 + beta / ridge).
     """
     if mode not in MODES:
@@ -150,7 +150,7 @@ def shared_mechanisms(
 
 
 def epsilon_spent(releases: Shared, budget: Budget) -> float:
-    """Return the pure epsilon that releases take out of a finite budget.
+    """Return the pure epsilon that releases spend out of a finite budget.
 
     Raises
     ------
@@ -167,7 +167,7 @@ def epsilon_spent(releases: Shared, budget: Budget) -> float:
 
 
 def budget_left(budget: Budget, releases: Shared) -> Budget:
-    """Return the budget that the shares leave, never rounded up."""
+    """Return the budget that remains after the shares, never rounded up."""
     if not releases or math.isinf(budget.epsilon):
         return budget
     left = budget.epsilon - epsilon_spent(releases, budget)
@@ -179,17 +179,17 @@ def with_shares(
 ) -> Calibration:
     """Return the calibration of the remaining budget, with the shares added.
 
-    Basic composition: the shares are eps'-DP. Given whatever they published, the rest
-    is (eps_r, delta)-DP, because its z is fixed before and its sensitivities are
-    functions of what was published. Together they are (eps' + eps_r, delta)-DP (Dwork
-    and Roth, 2014, Theorem 3.16 and appendix B, adaptive). This holds whichever rule
-    chose z: ``epsilon_certified`` is proved, and it is within the budget in the mode
-    ``certified``.
+    This is basic composition: the shares are eps'-DP. Given their published values, the
+    other releases are (eps_r, delta)-DP, because their z is fixed before and their
+    sensitivities are functions of the published values. All releases together are
+    (eps' + eps_r, delta)-DP (Dwork and Roth, 2014, Theorem 3.16 and appendix B,
+    adaptive). This is true whichever rule chose z: ``epsilon_certified`` is proved, and
+    is within the budget in the mode ``certified``.
 
     Parameters
     ----------
     calibration : Calibration
-        That of all other releases, for the budget that the shares leave.
+        The calibration of all other releases, for the budget that the shares leave.
     budget : Budget
         The whole budget of a trial.
     releases : tuple of L1Laplace
@@ -244,7 +244,7 @@ def _load_calibration(
 
 @functools.cache
 def digest_of_sources() -> str:
-    """Return a digest of the code of accountants and laws, and library versions."""
+    """Return a digest of the code of accountants and laws, and of library versions."""
     layers = (Path(__file__).parent, Path(releases.__file__).parent)
     files = [path for layer in layers for path in sorted(layer.glob("*.py"))]
     code = [[path.name, path.read_text()] for path in files]
@@ -283,7 +283,8 @@ def calibration_of_proof(
 ) -> Calibration:
     """Return the calibration that a certificate proves for a noise multiplier.
 
-    Its label says so if the noise of a paper is certified for more than the budget.
+    If the epsilon certified for a paper's noise exceeds the budget, the label says
+    ``paper (not proved)``.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ class Certificate:
     accountant : str
         ``gdp``, ``rdp``, ``pld``, ``pure``, or ``profile`` (of a law with a privacy
         profile, as in objective perturbation). ``none`` if nothing had to be proved, or
-        nothing was.
+        if nothing is proved.
     """
 
     epsilon: float
@@ -43,7 +43,7 @@ BY_EPSILON = attrgetter("epsilon")
 def profile_of(laws: Laws, z: float) -> Callable[[float], float] | None:
     """Return the privacy profile delta(epsilon) of a composition, None if unknown.
 
-    It is known for a single use of a law that has a profile, alone or together with
+    The profile is known for a single use of a law that has one, alone or together with
     Gaussian releases.
     """
     special = [law for law in laws if law.profiled]
@@ -144,7 +144,7 @@ def certify(laws: Laws, z: float, delta: float, adjacency: Adjacency) -> Certifi
 
 
 def quick_certificate(laws: Laws, z: float, delta: float) -> Certificate:
-    """Return the best certificate of all accountants but the slow PLD accountant.
+    """Return the best certificate of all accountants except the slow PLD accountant.
 
     Parameters
     ----------
@@ -171,10 +171,10 @@ def quick_certificate(laws: Laws, z: float, delta: float) -> Certificate:
 def pld_certificate(
     laws: Laws, z: float, delta: float, adjacency: Adjacency
 ) -> Certificate:
-    """Return the certificate of the PLD accountant, of infinite epsilon if useless.
+    """Return the certificate of the PLD accountant; epsilon is infinite if not used.
 
-    It is not used for delta = 0, nor for Gaussian releases alone, for which it never
-    beats the exact answer.
+    The accountant is not used for delta = 0, nor for Gaussian releases alone, for which
+    it never beats the exact answer.
 
     Parameters
     ----------
@@ -210,9 +210,10 @@ def delta_at(laws: Laws, z: float, adjacency: Adjacency, epsilons: Floats) -> Fl
     Returns
     -------
     array of shape (m,)
-        Exact for Gaussian releases, and from the privacy profile if a law has one.
-        Otherwise from the privacy-loss distribution, which is good for deltas above
-        about 1e-12, or from Renyi divergences; 1 where nothing is proved.
+        The deltas are exact for Gaussian releases, and come from the privacy profile if
+        a law has one. Otherwise they come from the privacy-loss distribution, which is
+        good for deltas above about 1e-12, or from Renyi divergences. They are 1 where
+        nothing is proved.
     """
     check_known(laws, 1.0)
     laws = compose_laws(laws)

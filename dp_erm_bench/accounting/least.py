@@ -1,4 +1,4 @@
-"""The smallest certified noise multiplier of a budget, and that of other authors."""
+"""The smallest noise multiplier certified for a budget, and that of other authors."""
 
 import functools
 import math
@@ -27,8 +27,8 @@ def proof_of_least(
 ) -> Certificate | None:
     """Return the certificate at z, None if z is not the smallest for a budget.
 
-    The named accountant must prove the budget at z. No accountant may prove it at a z
-    that is smaller by ten times the tolerance of the search.
+    The named accountant must prove the budget at z. No accountant may prove the budget
+    at a z that is smaller by ten times the tolerance of the search.
 
     Parameters
     ----------
@@ -64,10 +64,10 @@ def proof_of_least(
 def certified_multiplier(laws: Laws, budget: Budget) -> tuple[float, Certificate]:
     """Return the smallest z certified to be within the budget, and its certificate.
 
-    The quick accountants are searched first. The PLD accountant is evaluated once at
-    their z, and searched only if it proves a smaller epsilon there; starting near the
-    answer bounds its memory. For sampled releases a coarse lattice first finds z to a
-    few per cent.
+    The search first uses the quick accountants. The PLD accountant is evaluated once at
+    the z found, and is used for a search only if it proves a smaller epsilon there.
+    Starting near the answer bounds its memory. For sampled releases, a coarse lattice
+    first finds z to a few per cent.
     """
     epsilon, delta, adjacency = budget.epsilon, budget.number, budget.adjacency
     proofs: dict[float, Certificate] = {}
@@ -101,12 +101,12 @@ def certified_multiplier(laws: Laws, budget: Budget) -> tuple[float, Certificate
 
 
 def is_sampled(laws: Laws) -> bool:
-    """Return whether some release uses samples, for which only PLD is tight."""
+    """Return whether a release uses samples, for which only PLD accounting is tight."""
     return any(law.sampled for law in laws)
 
 
 def guess_multiplier(laws: Laws, budget: Budget) -> float:
-    """Return a z near the answer, from the central limit theorem.
+    """Return a first guess of the smallest z, from the central limit theorem.
 
     A step whose mean square loss is s^2 counts like a Gaussian of mu = s (Dong, Roth,
     Su 2022, Theorem 3.4). Each step gets an equal share of mu^2. The result only starts
@@ -165,7 +165,7 @@ def secant_root(points: list[tuple[float, float]], aim: float) -> float:
 
     The line is straight in log z and log epsilon and goes through the last two points.
     Through a single point it has the slope of epsilon = 1/z^2, which lies between those
-    of full-batch and of sampled noise. NaN if there is no such line.
+    of full-batch and of sampled noise. The result is NaN if there is no such line.
     """
     usable = [(math.log(z), math.log(e)) for z, e in points if 0 < e < math.inf]
     if not usable:
@@ -201,18 +201,18 @@ def next_point(guess: float, refused: float, safe: float, halve: bool) -> float:
 
 
 def authors_multiplier(budget: Budget, laws: Laws) -> float:
-    """Return z of the DP-SGD with which Mangold et al. compare their algorithms.
+    """Return the z of the DP-SGD with which Mangold et al. compare their algorithms.
 
     Their noise on the sum of gradients clipped to C has standard deviation C z_a, with
     z_a = 2 z_RDP. Here z_RDP is the noise multiplier of Renyi accounting for Poisson
     sampling and a record added or removed (Mironov, Talwar, Zhang, 2019, at
-    dp_accounting's default orders). z is that noise over the sensitivity of the
-    budget's adjacency.
+    dp_accounting's default orders). z is the standard deviation divided by the
+    sensitivity for the budget's adjacency.
 
     Raises
     ------
     UsageError
-        For other releases than a single one over samples, or delta = 0.
+        Unless the only release has normal noise over samples, or for delta = 0.
     """
     if len(laws) != 1 or not laws[0].normal:
         raise UsageError(
@@ -228,7 +228,9 @@ def authors_multiplier(budget: Budget, laws: Laws) -> float:
 
 @functools.cache
 def library_multiplier(law: Law, epsilon: float, delta: float) -> float:
-    """Return the noise multiplier that Renyi accounting needs (add or remove).
+    """Return the noise multiplier that dp_accounting's Renyi accountant needs.
+
+    Neighbours add or remove a record.
 
     Parameters
     ----------

@@ -29,9 +29,9 @@ for a small delta.
 leave it wrap around. Upwards: P(L > top) <= e^(K(u) - u top) for all u >= 0 is added to
 the mass at infinity. Downwards: the mass reappears at higher losses, which only adds.
 (ii) Infinite loss: its mass is at most sum_k T_k * infinite_k. (iii) Rounding: a factor
-of the transform is off by at most some ROUNDING, so the product is off by at most
-T ROUNDING |phi|^(T-1), and each inverse value by at most the mean of that over the
-frequencies. This mean is added to every cell.
+of the transform is off by at most ROUNDING. So the product is off by at most
+T ROUNDING |phi|^(T-1), and each inverse value by at most the mean of this bound over
+the frequencies. The mean is added to every cell.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class LossSteps(NamedTuple):
 
 
 def discretise_law(law: Losses, step: float, times: int) -> LossSteps:
-    """Return a law on the lattice that dominates a given one, as proved above.
+    """Return a law on the lattice that dominates a given law (proof in the module).
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ class Composition:
         return total
 
     def tilt(self, delta: float) -> float:
-        """Return about the t that minimises Chernoff's bound (K(t) - log delta) / t."""
+        """Return nearly the minimiser t of Chernoff's bound (K(t) - log delta) / t."""
         spread = 0.0
         for part, losses in zip(self.steps, self.losses, strict=True):
             mean = float(part.masses @ losses)
@@ -221,10 +221,12 @@ class Composition:
     def tails(
         self, t: float, start: int, low: int, size: int
     ) -> tuple[Floats, Floats, Floats]:
-        """Return losses from ``start`` on, and the masses at and above each.
+        """Return losses from ``start`` on, and two masses at and above each loss.
 
-        The masses are those of E 1 and of E e^(b - L), with b = ``round_to_band(L)``.
-        A mass that overflows is infinite and hence proves nothing.
+        The first is the sum of all probabilities at and above a loss v. In the second,
+        the probability of each loss L is weighted by e^(b - L), with
+        b = ``round_to_band(v)``. A mass that overflows is infinite and hence proves
+        nothing.
 
         Parameters
         ----------
@@ -263,7 +265,8 @@ class Composition:
 
         Let U be the mass of {L > eps} under P, and W the same with each loss weighted
         by e^(b - L), which is e^b times the mass under Q. Both are constant between
-        lattice points, and delta(eps) = U - e^(eps - b) W + rest.
+        lattice points, and delta(eps) = U - e^(eps - b) W + rest. The rest is the mass
+        at infinity and a share of delta for the sums above the window.
         """
         low, top = self.window(t, delta)
         rest = self.infinite + delta * 1e-6
@@ -283,7 +286,7 @@ class Composition:
         return max(0.0, float(proved))
 
     def deltas(self, epsilons: Floats) -> Floats:
-        """Return upper bounds on delta, E (1 - e^(eps - L))_+, at some epsilons."""
+        """Return upper bounds on delta, E (1 - e^(eps - L))_+, at given epsilons."""
         t = 0.4 * self.tilt(TYPICAL)
         low, top = self.window(t, TYPICAL * 1e-8)
         losses, over, under = self.tails(t, low, low, max(top - low + 1, 16))
@@ -305,7 +308,7 @@ SMALLEST_DELTA = 1e-250
 def pairs_of(
     laws: Laws, z: float, adjacency: Adjacency, tail: float
 ) -> list[Dominating]:
-    """Return the dominating pairs of laws, all Gaussian releases folded into one.
+    """Return the dominating pairs of laws, with one pair for all Gaussian releases.
 
     Parameters
     ----------
@@ -332,7 +335,7 @@ def pairs_of(
 def is_tractable(laws: Laws, z: float) -> bool | None:
     """Return whether the losses of the laws need few enough nodes to be composed.
 
-    None if a law has no dominating pair.
+    The result is None if a law has no dominating pair.
     """
     slopes = [law.steepness(z) for law in laws]
     if None in slopes:
@@ -360,7 +363,7 @@ def lattice_step(pairs: list[Dominating], cells: int) -> float:
 def compositions(
     pairs: list[Dominating], step: float, tail: float
 ) -> Iterator[Composition]:
-    """Yield the composition on a lattice in each order of the neighbours.
+    """Yield the composition on a lattice for each order of the neighbours.
 
     One order is enough if all pairs are their own mirror images.
 
@@ -383,7 +386,7 @@ def compositions(
 def pld_epsilon(
     laws: Laws, z: float, delta: float, adjacency: Adjacency, cells: int = CELLS
 ) -> float | None:
-    """Return the epsilon that PLD accounting proves, None for unknown laws.
+    """Return the epsilon that PLD accounting proves, None for a law without a pair.
 
     Infinity means that nothing was proved: delta is 0, or the noise is so small that
     the lattice would not fit into memory.
@@ -415,7 +418,7 @@ def pld_epsilon(
 
 
 def pld_deltas(laws: Laws, z: float, adjacency: Adjacency, epsilons: Floats) -> Floats:
-    """Return the deltas that PLD accounting proves for laws that it knows.
+    """Return the deltas that PLD accounting proves for laws with dominating pairs.
 
     Parameters
     ----------

@@ -1,11 +1,11 @@
-"""Noise of runs that are repeated, and lengths of runs whose noise is given.
+"""The noise of repeated runs, and the lengths of runs whose noise is given.
 
 The length of a run is the longest prefix of a drawn schedule that the budget pays for.
 The schedule is public and drawn without the data. Given the schedule, a run is a
 composition of releases that are fixed in advance, so every accountant is valid and no
 filter is needed. Fitting the noise to the schedule instead would be as private. But the
-noise of a step would then depend on the levels of others, which unbiased estimators
-forbid.
+noise of a step would then depend on the levels of other steps, which unbiased
+estimators forbid.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def largest_count(holds: Callable[[int], bool], most: int) -> int:
     """
     low, high = 0, most + 1
     while high - low > 1:
-        # From below, because it takes long to list the laws of long schedules.
+        # From below, because listing the laws of long schedules is slow.
         middle = min((low + high) // 2, 2 * low + 1)
         low, high = (middle, high) if holds(middle) else (low, middle)
     return low
@@ -95,18 +95,17 @@ LARGEST = 0.5
 def share_of_a_run(gamma: float, budget: Budget) -> Budget:
     """Return the printed budget of one run without its score.
 
-    It is (eps/12, (delta / (4 K))^2) for a stopping probability ``gamma`` after a run.
-
-    K = ceil(log(4/delta) / gamma), where log(2/delta) is printed for 1/gamma; it is
-    consistent with a delta/2 of the runs beyond K (Ghazi, Guzman, Kamath, Kumar,
-    Manurangsi, "Differentially private optimization with sparse gradients", NeurIPS
-    2024, Algorithm 5; Liu, Talwar, STOC 2019).
+    This budget is (eps/12, (delta / (4 K))^2) for a stopping probability ``gamma``
+    after a run, with K = ceil(log(4/delta) / gamma). The paper prints log(2/delta) for
+    1/gamma. Our K is consistent with a delta/2 of the runs beyond K (Ghazi, Guzman,
+    Kamath, Kumar, Manurangsi, "Differentially private optimization with sparse
+    gradients", NeurIPS 2024, Algorithm 5; Liu, Talwar, STOC 2019).
 
     Raises
     ------
     Unsupported
-        For gamma > 1/2, as it is printed as min(1/2, 3 beta / 4), and for a delta whose
-        share is smaller than accountants resolve.
+        For gamma > 1/2, because gamma is printed as min(1/2, 3 beta / 4). Also for a
+        delta whose share is smaller than accountants resolve.
     """
     if gamma > LARGEST:
         raise Unsupported(
@@ -128,9 +127,9 @@ def liu_talwar(gamma: float, run: Laws, budget: Budget) -> tuple[float, float]:
 
     The run has the smallest multiplier certified for its share of the budget. The score
     has noise Lap(12 B / (n eps)) at a sensitivity of B / n under either adjacency. Its
-    multiplier is therefore 12 / eps. The paper states that all together is
-    (eps, delta)-DP. The printed end after K runs has a probability of at most delta/4
-    and is left out: the certificate counts all runs.
+    multiplier is therefore 12 / eps. The paper states that all runs together are
+    (eps, delta)-DP. The printed stop after K runs, which has a probability of at most
+    delta/4, is left out: the certificate counts all runs.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The noise that each accountant requires, and the epsilon of printed constants.
 
-Nothing is run. A solver declares its releases, and each accountant gives the noise
-multiplier z = scale / sensitivity of a budget, up to the releases' weights.
+No solver is run. A solver declares its releases, and each accountant gives the noise
+multiplier z = scale / sensitivity for a budget, up to the releases' weights.
 """
 
 import math
@@ -50,14 +50,14 @@ class NoiseRow:
         The number of iterations, T.
     accountant : str
         ``paper``, ``authors``, ``zcdp``, ``rdp``, ``pld``, ``pure``, ``profile``,
-        ``exact``, or ``best``, which is the one that calibration=certified uses.
+        ``exact``, or ``best`` for the accountant that calibration=certified uses.
     z : float
         Noise scale / (weight * sensitivity); NaN if there is a ``reason``.
     relative : float
-        z over the z of ``best`` in the default form.
+        z divided by the z of ``best`` in the default form.
     epsilon_proved : float
-        The smallest epsilon that is proved for this noise: an upper bound of the true
-        one, exact for Gaussian noise.
+        The smallest epsilon that is proved for this noise: an upper bound on the true
+        epsilon, exact for Gaussian noise.
     reason : str
         Why the accountant gives no noise; empty if it does.
     """
@@ -119,8 +119,8 @@ def noise_rows(
     Returns
     -------
     list of NoiseRow
-        A single row with the reason if the algorithm refuses the problem, or has no
-        noise to compare.
+        One row per accountant, or a single row with the reason if the algorithm refuses
+        the problem or has no noise to compare.
     """
     problem = problem or unit_problem()
     budget = budget.resolve_delta(problem.n)
@@ -148,7 +148,7 @@ def noise_rows(
             continue
         proof = certify(released, z, budget.number, budget.adjacency)
         rows.append(replace(row, z=z, epsilon_proved=proof.epsilon))
-        if released != laws:  # what else the releases of that form would need
+        if released != laws:  # the other accountants' noise for that form
             rows += _accountant_rows(row, released, budget, best.z)
     return [replace(row, relative=row.z / best.z) for row in rows]
 
@@ -172,7 +172,7 @@ def _solver_of_length(algorithm: str, n_iter: int) -> Solver:
 def _accountant_rows(
     blank: NoiseRow, laws: Laws, budget: Budget, start: float
 ) -> Iterator[NoiseRow]:
-    """Yield a row per accountant; ``start`` is near the answer, as PLD is slow."""
+    """Yield a row per accountant; ``start`` is a z near the answer, to save time."""
     for name, (epsilon_at, reason) in epsilons_by_accountant(laws, budget).items():
         row = replace(blank, accountant=name)
         if epsilon_at(start) is None:
@@ -209,7 +209,7 @@ def renyi_epsilon(laws: Laws, z: float, delta: float, zero_out: bool) -> float |
 def epsilons_by_accountant(
     laws: Laws, budget: Budget
 ) -> dict[str, tuple[Epsilon, str]]:
-    """Return each accountant's epsilon as a function of z, and why it may have none."""
+    """Return each accountant's epsilon as a function of z, and why it may be None."""
     delta, adjacency = budget.number, budget.adjacency
     zero_out = adjacency.of_sum(1.0) == 1.0
     return {

@@ -3,9 +3,10 @@
 All records but the first are zero (x = 0). The first one is at a corner of the declared
 bounds, and its neighbour at the opposite corner (``replace_one``) or at zero
 (``zero_out``). The loss is the smoothed hinge, and iterates stay so near to zero that
-all margins are in its linear part. So every derivative is exactly +-1, and each step
-leaks the whole declared sensitivity. The sum over a Poisson sample is the first
-record's gradient times its coin, so with noise its law is a mixture of two normals.
+all margins are in the linear part of the loss. So every derivative is exactly +-1, and
+each step leaks the whole declared sensitivity. The sum over a Poisson sample is the
+first record's gradient times its coin, so with noise its law is a mixture of two
+normals.
 
 Some kinds of releases need another pair.
 
@@ -15,9 +16,9 @@ Some kinds of releases need another pair.
 * Private smoothness constants: x_ij^2 does not distinguish opposite corners, so the
   neighbour is the record of zeros under both relations.
 * Outer products xx' do not distinguish opposite corners either. Solvers that publish
-  sums of them declare so (`leaks_by`). ``orthogonal`` records are the farthest apart;
-  traces distinguish only the record of zeros (``nothing``). The loss is then the
-  logistic one, whose second derivative is largest at 0.
+  sums of outer products declare this (`leaks_by`). ``orthogonal`` records are the
+  farthest apart; traces distinguish only the record of zeros (``nothing``). The loss
+  is then the logistic one, whose second derivative is largest at 0.
 """
 
 import itertools
@@ -73,9 +74,9 @@ def variants(algorithm: str) -> list[dict[str, Any]]:
       and 1, as differences of gradients leak nowhere else;
     * each choice of each shape parameter, one at a time;
     * the parameters that the class lists in ``worst_cases``, if any. Words that occur
-      in these are tried only there.
+      in this list are tried only there.
 
-    All of this is read from the fields of the class.
+    The parameters are read from the fields of the class.
     """
     solver = registry.target("algorithm", algorithm)
     parameters = {field.name: field for field in fields(solver)}
@@ -103,7 +104,7 @@ def variants(algorithm: str) -> list[dict[str, Any]]:
 
 
 def _has_objective(solver: Solver) -> bool:
-    """Return whether a solver serves some objective at a finite epsilon.
+    """Return whether a solver accepts at least one objective at a finite epsilon.
 
     Not every combination of parameters has a meaning. Parameters that are refused at
     every finite epsilon claim no privacy, so there is nothing to audit.
@@ -120,9 +121,9 @@ def _has_objective(solver: Solver) -> bool:
 def alternative_values(field: "Field[Any]") -> list[Any]:
     """Return the values of a shape parameter besides its default.
 
-    These are its choices, if it has a list of them. Otherwise they are True and False
-    for a boolean, or the words that it allows and, if it is an integer, 5 or the
-    nearest allowed number.
+    These are the parameter's choices, if it has a list of choices. Otherwise they are
+    True and False for a boolean. For other parameters, they are the words that the
+    parameter allows and, if it is an integer, 5 or the nearest allowed number.
     """
     values: list[Any] = [True, False]
     if not isinstance(field.default, bool):
@@ -157,9 +158,9 @@ def audited_solver(algorithm: str, params: dict[str, Any]) -> Solver:
     """Return the solver of an audit, with steps so small that iterates hardly move.
 
     Unless ``params`` say otherwise, batches are a quarter of the records, because
-    audits of rarely sampled records see nothing. Noise that no budget fixes is small.
-    Solvers that repeat runs make two on average, because the runs that are not
-    selected are secret.
+    audits of rarely sampled records detect nothing. Noise that no budget fixes is
+    small. Solvers that repeat runs make two runs on average, because the runs that are
+    not selected are secret.
     """
     names = {field.name for field in fields(registry.target("algorithm", algorithm))}
     quiet = {"step": TINY, "batch_size": RECORDS // 4, "multiplier": LITTLE}
@@ -177,7 +178,7 @@ def worst_pair(solver: Solver, adjacency: Adjacency) -> Pair:
     Raises
     ------
     Unsupported
-        If the solver serves none of the objectives that are tried.
+        If the solver accepts none of the objectives that are tried.
     """
     if not issubclass(ERMProblem, solver.serves):
         pair = Pair(*solver.serves.neighbours(adjacency is Adjacency.ZERO_OUT))

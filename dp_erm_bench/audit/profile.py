@@ -3,9 +3,9 @@
 **Profile test.** If a mechanism has the privacy profile delta(.), every event E
 satisfies P(E) <= e^eps Q(E) + delta(eps) for all eps >= 0 at once, in both orders. One
 half of the runs chooses a threshold and a side. The other half is independent of that
-choice. Given the choice, the numbers of hits and of false alarms are binomial. So
-Clopper and Pearson's bounds hit_lo and alarm_hi, at alpha/2 each, both hold with
-probability 1 - alpha, whichever threshold was chosen. For a sound mechanism they imply
+choice. Given the choice, the numbers of hits and of false alarms are binomial. So the
+Clopper-Pearson bounds hit_lo and alarm_hi, at alpha/2 each, both hold with probability
+1 - alpha, whichever threshold was chosen. For a sound mechanism they imply
 hit_lo <= P(E) <= e^eps Q(E) + delta(eps) <= e^eps alarm_hi + delta(eps) for all eps.
 Therefore
 
@@ -51,7 +51,7 @@ from dp_erm_bench.trust.twins.base import required_twin
 
 MANY = 5
 CLAIM = "claim"
-"""The identity whose drawn schedule a guarantee is for."""
+"""Identity of the trial whose drawn schedule a guarantee covers."""
 # The only epsilons at which the profile is tested.
 GRID = np.concatenate([np.linspace(0.0, 1.0, 41), np.geomspace(1.05, 20.0, 40)])
 
@@ -98,7 +98,7 @@ class Guarantee:
     def profile(self) -> tuple[Array, Array]:
         """Return epsilons and the deltas that are proved for them.
 
-        The certificate counts too, because another accountant may have proved it.
+        The certified epsilon counts too, because another accountant may have proved it.
         """
         deltas = delta_at(self.laws, self.z, self.budget.adjacency, GRID)
         certified = np.where(GRID >= self.epsilon, self.budget.number, 1.0)
@@ -108,7 +108,7 @@ class Guarantee:
 def guarantee_of(solver: Solver, problem: Problem, budget: Budget) -> Guarantee:
     """Return the guarantee of a solver under a budget, as `Run` calibrates it.
 
-    Laws depend on no data and no constants, so those of one run are those of all.
+    Laws do not depend on data or constants, so all runs have the same laws.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ def verdict(
     first, second : arrays of shape (N,)
         The statistics of independent runs on D, and on D'.
     guarantee : Guarantee
-        What is claimed of the runs.
+        The guarantee that is claimed for the runs.
     alpha : float
         Probability of a false violation; for a table, its probability divided by the
         number of audits.
@@ -231,7 +231,7 @@ def verdict(
 def held_out(first: Array, second: Array, alpha: float, score: Score) -> RateBounds:
     """Return rate bounds from the odd runs for the best test on the even runs.
 
-    The bounds have shape (1,). They refute nothing if all even runs are alike.
+    The bounds have shape (1,). They refute nothing if all even statistics are equal.
 
     Parameters
     ----------
@@ -240,8 +240,8 @@ def held_out(first: Array, second: Array, alpha: float, score: Score) -> RateBou
     alpha : float
         Probability that the bounds are wrong.
     score : callable
-        Returns a number per test from its rate bounds; the test with the largest is
-        best.
+        Returns a number per test from the rate bounds. The best test is the one with
+        the largest number.
     """
     tests = candidate_tests(first[::2], second[::2])
     if not tests:
@@ -274,7 +274,8 @@ def audit_row(
 class RateBounds(NamedTuple):
     """A lower bound on the hit rate and an upper bound on the false-alarm rate.
 
-    ``hits`` and ``alarms`` hold jointly, with a value per test.
+    Both arrays, ``hits`` and ``alarms``, have one value per test. The two bounds of a
+    test hold jointly.
     """
 
     hits: Array
@@ -284,7 +285,7 @@ class RateBounds(NamedTuple):
 class Threshold(NamedTuple):
     """A test: the statistic is above ``value``, or below it if ``flipped``.
 
-    If flipped, D' takes the part of D: its runs are the hits.
+    If flipped, D and D' exchange roles: the runs on D' are the hits.
     """
 
     value: float
@@ -292,9 +293,9 @@ class Threshold(NamedTuple):
 
 
 def at_least(successes: Counts, trials: Counts | int, level: float) -> Array:
-    """Return Clopper and Pearson's lower bound of a probability.
+    """Return the Clopper-Pearson lower confidence bound on a probability.
 
-    It is the largest p with P(Binomial(trials, p) >= successes) <= level, and exceeds
+    This is the largest p with P(Binomial(trials, p) >= successes) <= level. It exceeds
     the true probability with probability at most ``level``.
 
     Parameters
@@ -312,7 +313,7 @@ def at_least(successes: Counts, trials: Counts | int, level: float) -> Array:
 
 
 def at_most(successes: Counts, trials: Counts | int, level: float) -> Array:
-    """Return Clopper and Pearson's upper bound of a probability.
+    """Return the Clopper-Pearson upper confidence bound on a probability.
 
     Parameters
     ----------
@@ -325,7 +326,7 @@ def at_most(successes: Counts, trials: Counts | int, level: float) -> Array:
 def rate_bounds(
     first: Array, second: Array, tests: list[Threshold], alpha: float
 ) -> RateBounds:
-    """Return bounds on the hit and false-alarm rates of each of some tests.
+    """Return bounds on the hit rate and the false-alarm rate of each test.
 
     Both bounds of a test hold with probability at least 1 - alpha: each gets half of
     alpha (union bound).

@@ -1,9 +1,9 @@
-"""The white-box statistic of a run: the log-likelihood ratio of all it released.
+"""The white-box statistic of a run: the log-likelihood ratio of all its answers.
 
 A run on one of two neighbours D and D' is recorded, with the answer of each mechanism.
 Then the solver is run on both neighbours with these answers in place of its own, which
-gives its queries along the same trajectory. Given the earlier answers, answer t has the
-density of its release around that query. The statistic is
+gives the queries of both along the same trajectory. Given the earlier answers, answer t
+has the density of its release around query t. The statistic is
 
     S = sum_t log p_t(answer_t | query_t on D) - log p_t(answer_t | query_t on D'),
 
@@ -15,15 +15,15 @@ does the same at each use that reads a record. The query is then the whole contr
 of the differing record, as the twins need it. If an answer is a query plus noise, its
 log-ratio is that of the twin.
 
-Iterates are published too. They are fixed given the answers, so those of the run must
-equal those of both replays, to the bit. If they equal those of only one replay, data
-flow past the mechanisms, and S is +-LEAK.
+Iterates are published too. The answers determine the iterates, so the iterates of the
+run must equal those of both replays, to the bit. If they equal those of only one
+replay, data flow past the mechanisms, and S is +-LEAK.
 
 An algorithm may publish no noisy query, but the minimiser of a perturbed objective
 whose noise stays secret. S is then the log-ratio of the exact densities of its last
 iterate.
-The minimiser w of sum_i phi(x_i.w, y_i) + (m n / 2) norm2(w)^2 + b.w has b = -grad of
-the rest, a smooth bijection of w. With A the Hessian of the rest,
+At the minimiser w of sum_i phi(x_i.w, y_i) + (m n / 2) norm2(w)^2 + b.w, b is minus the
+gradient of the other terms, a smooth bijection of w. With A the Hessian of these terms,
 
     log p(w) = log p_b(b(w)) + log det A(w).
 
@@ -70,11 +70,11 @@ def log_density(
     Parameters
     ----------
     solver : Solver
-        Its method ``modulus(problem)`` returns the m above.
+        Its method ``modulus(problem)`` returns m, see the module.
     problem : Problem
         The objective, with an l2 penalty or none.
     mechanisms : Mechanisms
-        Those of the run, one of which has a secret release.
+        The mechanisms of the run, one of which has a secret release.
     w : array of shape (B, p)
         The minimisers.
 
@@ -94,7 +94,7 @@ def log_density(
 
 
 def _density_terms(problem: ERM, modulus: float, w: Array) -> tuple[Array, float]:
-    """Return b(w) and log det A(w)."""
+    """Return b(w) and log det A(w), as the module's docstring defines them."""
     n = problem.n
     hessian = problem.hessian(w) + n * modulus * np.eye(w.size)
     b = -n * (problem.gradient(w) + modulus * w)
@@ -128,9 +128,9 @@ class Attack:
         runs : int
             Number of runs, independent of each other.
         identity : str
-            Names this chunk of runs; run i has the identity ``identity/side/i``. Chunks
-            of different identities are independent, so they may be run in any order
-            and resumed.
+            Name of this chunk of runs; run i has the identity ``identity/side/i``.
+            Chunks of different identities are independent, so they may be run in any
+            order and resumed.
 
         Returns
         -------
@@ -156,7 +156,7 @@ class Attack:
         ear: Intercept | None,
         sampled: bool = True,
     ) -> tuple[Mechanisms, list[Array]]:
-        """Run all steps one by one, and return the mechanisms and all iterates.
+        """Run the solver step by step, and return its mechanisms and all iterates.
 
         Parameters
         ----------
@@ -196,7 +196,7 @@ class Attack:
         return first - second
 
     def _of_answers(self, side: int, identities: Sequence[str]) -> Array:
-        """Return the sum of the log-ratios of all answers, +-LEAK if data leak."""
+        """Return each run's sum of the log-ratios of its answers, +-LEAK for a leak."""
         problems = (self.pair.first, self.pair.second)
         log, replays = Log(), (Log(), Log())
         mechanisms, log.iterates = self.run_and_listen(
@@ -257,7 +257,7 @@ def winner_of(mechanisms: Mechanisms) -> int:
 
 
 def named_attack(algorithm: str, params: Mapping[str, Any], budget: Budget) -> Attack:
-    """Return the attack on an algorithm of conf/algorithm, from a cache if it is there.
+    """Return the attack on an algorithm of conf/algorithm; attacks are cached.
 
     Parameters
     ----------
@@ -277,7 +277,7 @@ def _cached_attack(algorithm: str, params: str, budget: Budget) -> Attack:
 
 
 def attack_on(solver: Solver, budget: Budget) -> Attack:
-    """Return the attack on a solver with its parameters as they are."""
+    """Return the attack on a solver with the parameters that it has."""
     pair = worst_pair(solver, budget.adjacency)
     return Attack(solver, pair, guarantee_of(solver, pair.first, budget))
 

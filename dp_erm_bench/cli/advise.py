@@ -23,7 +23,7 @@ OTHERS = (
 
 
 def advise_command(arguments: Sequence[str]) -> int:
-    """Print which algorithm to run, what to expect, and the published evidence.
+    """Print the recommended algorithm, the expected error, and published evidence.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def advise_command(arguments: Sequence[str]) -> int:
 
 
 def sentences_of_advice(found: Advice, rows: bool = False) -> Iterator[str]:
-    """Yield the lines of the advice: first in plain words, then as a table."""
+    """Yield the text of the advice line by line: plain words, then a table."""
     if found.settings:
         given = " ".join(f"{k}={typed_text(v)}" for k, v in found.settings.items())
         yield f"Run {found.algorithm}, with {given}."
@@ -95,7 +95,7 @@ def sentences_of_advice(found: Advice, rows: bool = False) -> Iterator[str]:
 
 
 def _percent(range_: ForecastRange) -> str:
-    """Return the expected value and its range, as in 12 % (3 to 40 %)."""
+    """Return an expected value and its range as text, as in 12 % (3 to 40 %)."""
     percents = [100.0 * one for one in dataclasses.astuple(range_)]
     expected, low, high = (
         f"{one:.0f}" if abs(one) >= 10.0 else f"{one:.2g}" for one in percents
@@ -104,7 +104,7 @@ def _percent(range_: ForecastRange) -> str:
 
 
 def _without_nan(value: object) -> object:
-    """Return a value with None in place of numbers that JSON does not have."""
+    """Return a value with None in place of NaN and infinities, which JSON lacks."""
     if isinstance(value, dict):
         return {key: _without_nan(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

@@ -58,10 +58,10 @@ COLOUR = {
 
 
 def report_command(arguments: Sequence[str]) -> int:
-    """Print the claims and the figures of results folders; write them as one page.
+    """Print the claims and figures of results folders, and write them to a page.
 
     The page is `report.html` in the folder. For several folders it is written into the
-    parent of the first one; `--out` names another file.
+    parent of the first folder; `--out` names another file.
 
     Raises
     ------
@@ -82,15 +82,16 @@ def report_command(arguments: Sequence[str]) -> int:
 
 
 def collect_command(arguments: Sequence[str]) -> int:
-    """Gather the records of folders into their tables; redraw figures, rejudge claims.
+    """Collect the records of folders in their tables, redraw figures, judge claims.
 
     A manifest is not trusted: modules that it names are imported only if they are part
-    of this package. The command that made the folder names its own modules.
+    of this package. Modules of a user are imported only by the command that made the
+    folder.
 
     Raises
     ------
     UsageError
-        If a folder holds no plan of a run.
+        If a folder does not contain the plan of a run.
     """
     from dp_erm_bench.results.table import UNREADABLE, collect_table
 
@@ -119,7 +120,7 @@ def collect_command(arguments: Sequence[str]) -> int:
 def draw_again(folder: Path, config: Mapping[str, Any]) -> None:
     """Draw a folder's figures and judge its claims, if all their kinds are built in.
 
-    Otherwise a message says that nothing was imported.
+    Otherwise a message says that no module was imported.
     """
     from dp_erm_bench.report.make import draw_and_judge
 
@@ -167,7 +168,7 @@ def report(folder: Path) -> None:
 
 
 def print_lines(table: Table) -> None:
-    """Print a table; without a terminal, print one plain line per row."""
+    """Print a table; if the output is not a terminal, print a plain line per row."""
     if Console(file=getattr(sys.stdout, "inside", sys.stdout)).is_terminal:
         print_table(table)
         return
@@ -179,7 +180,7 @@ def print_lines(table: Table) -> None:
 
 
 def print_table(table: Table) -> None:
-    """Print a table; without a terminal, use a fixed width."""
+    """Print a table; if the output is not a terminal, use a fixed width."""
     for column in table.columns:
         cells = list(column.cells)
         column._cells = [escape_controls(x) if isinstance(x, str) else x for x in cells]
@@ -198,7 +199,7 @@ def _claim_rows(text: str) -> list[dict[str, str]]:
 
 
 def _claims_table(name: str, rows: Sequence[dict[str, str]]) -> Table:
-    """Return the claims as a table for the terminal; its title counts the verdicts."""
+    """Return the claims as a table for the terminal, titled with verdict counts."""
     from dp_erm_bench.report.claims.judge import EXPECTED
     from dp_erm_bench.report.claims.lookup import without_repetitions
 
@@ -237,7 +238,7 @@ def _format_cell(text: str) -> str:
 
 
 def print_best(folder: Path) -> None:
-    """Print the chosen settings of each line of a folder, with results, best first."""
+    """Print the chosen settings of a folder's lines and their results, best first."""
     try:
         found = tuned_choices(folder)
     except UsageError as error:
@@ -291,13 +292,13 @@ def _verdict_words(rows: pd.DataFrame) -> str:
 
 
 BLIND = "it does not look at the constant model, which is computed from the records"
-"""Reason why `from_results` may take another line than the verdict's best one."""
+"""Reason why `from_results` may take another line than the best line of a verdict."""
 
 
 def _risk_words(rows: pd.DataFrame) -> str:
-    """Return the risks of the first line and of the constant model, as a phrase.
+    """Return a phrase with the risks of the first line and of the constant model.
 
-    Empty if the problem has an intercept.
+    The phrase is empty if the problem has an intercept.
     """
     row = rows.iloc[0]
     y = next((one for one in RISKS if one in row and not math.isnan(row[one])), "")
@@ -317,7 +318,7 @@ def _risk_words(rows: pd.DataFrame) -> str:
 def _choices_table(name: str, found: pd.DataFrame) -> Table:
     """Return the tuned choices as a table for the terminal, with winners in bold.
 
-    Below each problem are the baselines, which need no private training.
+    The baselines, which need no private training, are below each problem.
     """
     import pandas as pd
 

@@ -37,7 +37,7 @@ def bundle_command(arguments: Sequence[str]) -> int:
     Raises
     ------
     UsageError
-        If it is not a results folder, or the zip cannot be written.
+        If the path is not a results folder, or the zip cannot be written.
     """
     from dp_erm_bench.cli.plots import standings_text
     from dp_erm_bench.report.html.page import write_report
@@ -84,12 +84,12 @@ def bundle_command(arguments: Sequence[str]) -> int:
 
 
 def replay_command(arguments: Sequence[str]) -> int:
-    """Run recorded trials of a folder or bundle again, and report which are the same.
+    """Run recorded trials of a folder or bundle again, and compare the numbers.
 
     Returns
     -------
     int
-        0 if all trials that were drawn are the same, else 1.
+        0 if all trials in the sample give the same numbers, else 1.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def replay_command(arguments: Sequence[str]) -> int:
         folder = options.folder
         if not folder.is_dir():
             folder = unpack_bundle(folder, Path(home))
-            options.data = options.data or Path()  # its paths do not apply here
+            options.data = options.data or Path()  # its own paths do not exist here
         if not (folder / PLAN).is_file():
             raise UsageError(f"{folder}: no results folder, it has no {PLAN}")
         return _print_replayed(folder, options)
@@ -195,7 +195,7 @@ def _replayable_rows(folder: Path) -> tuple[dict[str, str], int, dict[str, str]]
 
 
 def _trial_name(line: Mapping[str, Any]) -> str:
-    """Return the name of a trial for messages: digits of its key, and its settings."""
+    """Return a trial's name for messages: digits of its key, and its settings."""
     spec = line["spec"]
     where = line["panel"] or _spec_part(spec, "dataset").get("name")
     what = line["line"] or _spec_part(spec, "algorithm").get("name")

@@ -1,4 +1,4 @@
-"""The command check: test algorithms against the contract that all must keep."""
+"""The command check: test whether algorithms keep the contract of all solvers."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ from dp_erm_bench.plugins import passed
 WIDTH = max(len(check.name) for check in CHECKS)
 FOLDERS = {"DP_ERM_BENCH_CACHE", "DP_ERM_BENCH_DATA"}
 PRINTED = 80
-"""Most characters of a solver's own output that are shown."""
+"""Largest number of characters of a solver's own output that are shown."""
 
 
 def check_command(arguments: Sequence[str]) -> int:
@@ -39,15 +39,15 @@ def check_command(arguments: Sequence[str]) -> int:
     ----------
     arguments : sequence of str
         Names of algorithms, or paths of solvers' files; all known algorithms by
-        default. ``--only`` takes the names of the checks to run, separated by commas.
-        ``--accept`` takes the names of uses and releases whose doubt is accepted.
-        ``--first`` stops at the first check that fails.
+        default. ``--only`` is followed by the names of the checks to run, separated by
+        commas. ``--accept`` is followed by the names of uses and releases whose doubt
+        is accepted. ``--first`` stops at the first check that fails.
 
     Raises
     ------
     UsageError
-        Before anything is checked, if an algorithm or a check does not exist, or a file
-        holds no complete solver.
+        If an algorithm or a check does not exist, or a file does not contain a complete
+        solver. The error is raised before any check runs.
     """
     options = parser_of("check").parse_intermixed_args(arguments)
     accepted, known = options.accept, {check.name: check for check in CHECKS}
@@ -113,8 +113,8 @@ def _print_results(
 ) -> Iterator[CheckResult]:
     """Run checks; print a line for each and yield its result.
 
-    ``first`` stops at the first check that fails. The verdict that a solver must be
-    rewritten always stops, since the other checks would give it too.
+    If ``first``, stop at the first check that fails. Always stop if the verdict is that
+    the solver must be rewritten, since the other checks would give this verdict, too.
     """
     for check in checks:
         print(f"  {check.name.replace('_', ' '):{WIDTH}}", end="", flush=True)
@@ -142,7 +142,7 @@ def _doubts_of_candidate(candidate: Candidate) -> dict[str, str]:
 
 
 def _record_pass(pin: str, kept: bool, doubt: str) -> None:
-    """Record that a user's solver passed, and its doubt; or remove an earlier pass."""
+    """Record that a user's solver passed, with its doubt, or remove an earlier pass."""
     solver = passed.solver_digest(pin)
     if solver and not passed.record_pass(solver, kept, doubt):
         print(

@@ -52,7 +52,7 @@ COMMON = (
 """Keys that every dataset has; its yaml may have more."""
 
 UNTYPED = {"name", "_target_", "task", *TOLD}
-"""Keys of yaml files that the command line does not take, or that are offered apart."""
+"""Keys of yaml files that cannot be typed, or that are completed separately."""
 
 FOLDER = ("-cd", "--config-dir")
 FILES = {"algorithm": ".py", "loss": ".py", "experiment": ".yaml", "dataset.path": ""}
@@ -60,7 +60,7 @@ FILES = {"algorithm": ".py", "loss": ".py", "experiment": ".yaml", "dataset.path
 
 
 def module_source(module: str) -> ast.Module:
-    """Return the parsed source of a module or a user's file; empty if there is none.
+    """Return the parsed source of a module or a user's file; empty if it is missing.
 
     The source is parsed because importing a solver takes too long.
     """
@@ -70,7 +70,7 @@ def module_source(module: str) -> ast.Module:
 
 
 def homes_of_names(tree: ast.Module) -> dict[str, tuple[str, str]]:
-    """Return the names that a module imports, each with its home module and name."""
+    """Return the names that a module imports, each with its source module and name."""
     return {
         alias.asname or alias.name: (str(node.module), alias.name)
         for node in tree.body
@@ -82,7 +82,7 @@ def homes_of_names(tree: ast.Module) -> dict[str, tuple[str, str]]:
 def class_definitions(target: str) -> Iterator[tuple[ast.ClassDef, ast.Module]]:
     """Yield the definitions of a class and of its bases, each with its parsed module.
 
-    The target is a dotted name. For a user's file, all its classes are yielded.
+    The target is a dotted name, or a user's file, whose classes are all yielded.
     """
     module, _, name = target.rpartition(".")
     own = is_file(target)
@@ -98,7 +98,7 @@ def class_definitions(target: str) -> Iterator[tuple[ast.ClassDef, ast.Module]]:
 
 
 def parameters_of(target: str) -> dict[str, list[str]]:
-    """Return the fields of a class or of a user's file, with their allowed words."""
+    """Return the fields of a class or a user's file, each with its allowed words."""
     found: dict[str, list[str]] = {}
     for node, tree in class_definitions(target):
         for one in node.body:
@@ -113,9 +113,9 @@ def parameters_of(target: str) -> dict[str, list[str]]:
 
 
 def _words_of(expression: ast.expr | None, tree: ast.Module) -> list[str]:
-    """Return the strings of a tuple or the keys of a dict; follow names.
+    """Return the strings of a tuple or the keys of a dict, also if given by a name.
 
-    Anything else gives an empty list.
+    For other expressions the result is empty.
     """
     if isinstance(expression, ast.Call) and len(expression.args) == 1:
         return _words_of(expression.args[0], tree)
@@ -139,8 +139,8 @@ def complete(arguments: Sequence[str]) -> int:
     Parameters
     ----------
     arguments : sequence of str
-        `install=SHELL` prints the script, which the shell evaluates. `query=SHELL` is
-        called by that script, with the line in `COMP_LINE` and the cursor in
+        With `install=SHELL` the script is printed, for the shell to evaluate. The
+        script calls `query=SHELL`, with the line in `COMP_LINE` and the cursor in
         `COMP_POINT`.
     """
     what, _, shell = (arguments[0] if arguments else "").partition("=")
@@ -151,7 +151,7 @@ def complete(arguments: Sequence[str]) -> int:
     line = os.environ.get("COMP_LINE", "")
     point = os.environ.get("COMP_POINT", "")
     words = completion_words(line[: int(point)] if point.isdigit() else line)
-    if shell == "bash":  # where each '=' starts a new word
+    if shell == "bash":  # in bash each '=' starts a new word
         words = [word.rpartition("=")[2] or word for word in words]
     print(SCRIPTS[shell] if what == "install" else "\n".join(words))
     return 0
@@ -198,7 +198,7 @@ def _possible_words(before: Sequence[str], last: str) -> Iterator[str]:
 
 
 def _matching_paths(start: str, suffix: str) -> Iterator[str]:
-    """Yield the folders, and the files with a suffix, whose paths begin as given."""
+    """Yield folders, and files with a suffix, whose paths begin with `start`."""
     for path in glob.glob(f"{glob.escape(start)}*"):
         path += "/" * os.path.isdir(path)
         if path.endswith((suffix, "/")):
@@ -252,7 +252,7 @@ def _possible_values(key: str, before: Sequence[str]) -> Iterable[str]:
 
 
 def _solver_files(before: Sequence[str]) -> dict[str, str]:
-    """Return the solver files named on the line, by their short names."""
+    """Return the solver files on a command line, by their short names."""
     return {label_of(v): v for v in _chosen_names(ALGORITHM, before) if is_file(v)}
 
 
@@ -263,6 +263,6 @@ def _parameters(algorithm: str, before: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _chosen_names(group: str, before: Sequence[str]) -> list[str]:
-    """Return the choices of a group that are already on the line."""
+    """Return the choices of a group that are already on the command line."""
     words = [word.partition("=") for word in before]
     return [v for key, _, value in words if key == group for v in value.split(",")]

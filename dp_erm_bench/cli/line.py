@@ -35,7 +35,7 @@ if typing.TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
 _FOREIGN = re.compile(r"(?<![^=,:(\[{])[^=,:()\[\]{}'\"]*[\^~][^=,:()\[\]{}'\"]*")
-"""A word with a character that Hydra's lexer does not know: 1/n^2, ~/mine.py."""
+"""Matches a word with a character that Hydra's lexer refuses: 1/n^2, ~/mine.py."""
 
 _HOLE = re.compile(r"(^|,)\s*(,|$)")
 
@@ -45,9 +45,9 @@ OF_OTHERS = {
     "seed": "tune.seeds are tried on to choose, tune.report to judge the choice",
     "experiment": "an experiment's blocks have their own `tune`; leave `tune` out",
 }
-"""Keys that `tune` does not take, and what to use in their place."""
+"""Keys that `tune` does not accept, and what to use instead."""
 
-LONGEST = 80  # most characters of a folder's name before it is cut
+LONGEST = 80  # number of characters beyond which a folder's name is cut
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Argument:
     key : str
         Dotted key or config group.
     values : list
-        The values, without repetitions; a single one if the key is not swept.
+        The values, without repetitions; a single value if the key is not swept.
     swept : bool
         Whether the typed value is an axis, such as `a,b` or `range(0,10)`.
     """
@@ -70,7 +70,7 @@ class Argument:
 
 
 def parse_argument(argument: str) -> Argument:
-    """Parse one argument of the command line by Hydra's grammar.
+    """Return one parsed argument of the command line, read by Hydra's grammar.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def parse_argument(argument: str) -> Argument:
 
 @functools.cache
 def _parse_with_hydra(text: str) -> Override | None:
-    """Return the override that Hydra parses from a value; None if it is refused."""
+    """Return the override that Hydra parses from a text; None if Hydra refuses it."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
@@ -135,7 +135,10 @@ def _is_open(text: str) -> bool:
 
 
 def _axis_values(override: Override, argument: str) -> list[Any]:
-    """Return the values of an axis; refuse intervals and ranges that are too long."""
+    """Return the values of an axis.
+
+    Raise UsageError for intervals and for ranges that are too long.
+    """
     from hydra.core.override_parser.types import Glob, RangeSweep
 
     if override.is_interval_sweep():
@@ -145,7 +148,7 @@ def _axis_values(override: Override, argument: str) -> list[Any]:
     sweep: Any = override.value()
     if isinstance(sweep, RangeSweep):
         length = abs(float(sweep.stop or 0) - float(sweep.start or 0))
-        # The length of an infinite range may be nan, which compares false.
+        # The length of an infinite range may be nan, for which comparisons are false.
         if not (sweep.step and length <= MOST_TRIALS * abs(sweep.step)):
             raise UsageError(
                 f"{argument}: has a step of zero or more than {MOST_TRIALS} values, "
@@ -195,9 +198,9 @@ class Request:
     axes : dict of str to Argument
         Keys of the blocks: budget, seed, parameters of datasets and algorithms.
     frame : dict of str to Argument
-        All other keys. Only `panel` may be swept among them.
+        All other keys, of which only `panel` may be swept.
     tune : dict
-        Keys of `tune`, nested.
+        Keys of `tune`, as nested mappings.
     """
 
     experiment: Path | None = None
@@ -225,10 +228,10 @@ class Request:
 
     @property
     def folder(self) -> str:
-        """Default name of the results folder; a changed experiment has its own.
+        """Default name of the results folder, which includes changes to an experiment.
 
-        It does not depend on the order of changes, so the same command finds the folder
-        again. A long name is cut and ends with a digest.
+        The name does not depend on the order of changes, so the same command finds the
+        folder again. A long name is cut and ends with a digest.
         """
         if not self.experiment:
             return "sweep"
@@ -242,7 +245,7 @@ class Request:
 
 
 def _brief_values(values: Sequence[Any]) -> str:
-    """Return values with commas between them, consecutive integers as `0..9`."""
+    """Return values as text, separated by commas, or as `0..9` if consecutive."""
     values = _flatten_lists(values)
     if len(values) > 2 and are_consecutive(values):
         return f"{values[0]}..{values[-1]}"
@@ -264,7 +267,7 @@ def read_request(
     arguments : sequence of str
         All arguments of the form `key=value`.
     folders : sequence of Path
-        Further config folders, which may hold a user's experiments.
+        Further config folders, which may contain a user's experiments.
     tunes : bool
         Whether the command is `tune`.
 
@@ -347,7 +350,7 @@ def _check_tune_key(key: str) -> None:
 
 
 def _read_argument(request: Request, folders: Sequence[Path], argument: str) -> None:
-    """Parse an argument, check its values, and put it into a request."""
+    """Parse an argument, check its values, and add it to a request."""
     key, _, typed = argument.partition("=")
     first, _, rest = key.partition(".")
     if key == "experiment":  # a path is not always valid in Hydra's grammar
@@ -355,7 +358,7 @@ def _read_argument(request: Request, folders: Sequence[Path], argument: str) -> 
         return
     one = parse_argument(argument)
     if key in ("name", "results_dir") and isinstance(one.values[0], int | float):
-        one = Argument(key, [typed], False)  # a folder may be called 2025
+        one = Argument(key, [typed], False)  # kept as text: a folder may be called 2025
     if first == TUNE:
         value = one.values if one.swept else one.values[0]
         if rest.startswith("axes.") and not isinstance(value, list | dict):
@@ -376,7 +379,7 @@ def _read_argument(request: Request, folders: Sequence[Path], argument: str) -> 
 
 
 def _check_values(one: Argument) -> Argument:
-    """Return an argument with its values converted to the type of its plain key."""
+    """Return an argument with values converted to the type of its plain key."""
     hint: Any = frame_keys()[one.key][1]
     many = typing.get_origin(hint) is list
     values = _flatten_lists(one.values) if many or one.key == "panel" else one.values
@@ -396,7 +399,8 @@ def _check_choices(group: str, values: Iterable[Any]) -> list[str]:
     Raises
     ------
     UsageError
-        If there is no such choice, a file cannot be read, or two have the same name.
+        If there is no such choice, a file cannot be read, or two choices have the same
+        name.
     """
     names = [*(["auto"] if group in AUTO else []), *registry.names(group)]
     found: dict[str, str] = {}
@@ -420,7 +424,7 @@ def _check_choices(group: str, values: Iterable[Any]) -> list[str]:
 
 
 def set_nested(part: dict[str, Any], path: Sequence[str], value: Any, key: str) -> None:
-    """Set a value in nested mappings, creating the inner ones.
+    """Set a value in nested mappings, creating missing inner mappings.
 
     Parameters
     ----------
@@ -436,7 +440,7 @@ def set_nested(part: dict[str, Any], path: Sequence[str], value: Any, key: str) 
     Raises
     ------
     UsageError
-        If a key on the path holds a value that is not a mapping.
+        If the value of a key on the path is not a mapping.
     """
     for name in path[:-1]:
         part = part.setdefault(name, {})
@@ -446,7 +450,7 @@ def set_nested(part: dict[str, Any], path: Sequence[str], value: Any, key: str) 
 
 
 def experiment_files(folders: Sequence[Path]) -> dict[str, Path]:
-    """Return the files of all experiments by name; those of the package come first."""
+    """Return the files of all experiments by name, first those of the package."""
     homes = (*folders, registry.conf_dir())
     paths = [p for one in homes for p in (one / "experiment").glob("*.yaml")]
     return {path.stem: path for path in paths}

@@ -43,8 +43,8 @@ GROUPS = (*CHOICES, *KEYS)
 def list_command(arguments: Sequence[str]) -> int:
     """Print the choices of config groups, or the parameters of named choices.
 
-    Without arguments, all groups are printed. For a folder, or for `results` followed
-    by folders, the results folders in it are listed.
+    Without arguments, all groups are printed. If the argument is a folder, or `results`
+    followed by folders, the results folders in these are listed.
     """
     words = parser_of("list").parse_intermixed_args(arguments).words
     first = words[0] if words else GROUPS[0]
@@ -68,7 +68,7 @@ def list_command(arguments: Sequence[str]) -> int:
 
 
 def list_results(parent: Path) -> str:
-    """Return a summary of each results folder in a folder: trials, date, command.
+    """Return a text with trials, date and command of each results folder in a folder.
 
     Raises
     ------
@@ -105,8 +105,8 @@ def list_choices(group: str, only: Sequence[str] = ()) -> str:
     group : str
         One of `GROUPS`.
     only : sequence of str
-        Choices to list, or solver files, each with its parameters. Empty lists all
-        choices without parameters.
+        Choices to list, or solver files, each with its parameters. If empty, all
+        choices are listed without parameters.
     """
     if group in KEYS:
         return "\n".join([group, *_format_table(parameter_rows(group), "  ")])
@@ -120,7 +120,7 @@ def list_choices(group: str, only: Sequence[str] = ()) -> str:
 
 
 def describe_choice(group: str, name: str) -> str:
-    """Return the first line of a class's docstring, or a yaml's opening comment."""
+    """Return the first line of a class's docstring, or the first comment of a yaml."""
     if group in CLASSES:
         target = str(registry.read_choice(group, name)["_target_"])
         found, _ = next(class_definitions(target.partition("#")[0]), (None, None))
@@ -133,7 +133,7 @@ def describe_choice(group: str, name: str) -> str:
 def parameter_rows(group: str, name: str = "") -> list[Row]:
     """Return the name, default, allowed values and meaning of each parameter.
 
-    They are those of a choice of a group, or of one of `KEYS`.
+    The parameters belong to a choice of a group, or to one of `KEYS`.
     """
     if group in KEYS:
         return [_parameter_row(key, *of) for key, of in KEYS[group]().items()]
@@ -172,7 +172,7 @@ def _parameter_row(key: str, entry: dataclasses.Field[Any], hint: Any) -> Row:
     key : str
         Name of the key.
     entry : Field
-        Field of the key; its metadata may hold `choices`, `words` and limits.
+        Field of the key; its metadata may contain `choices`, `words` and limits.
     hint : Any
         The resolved annotation of the field.
     """
@@ -201,7 +201,7 @@ def _allowed_words(hint: Any, limits: str) -> list[str]:
 
 
 def _format_table(rows: Sequence[Row], indent: str) -> list[str]:
-    """Return rows as lines of text in aligned columns of limited width."""
+    """Return rows as texts with aligned columns of limited width."""
     wide = [min(max(map(len, one)), WIDEST) for one in zip(*rows, strict=True)][:3]
     cells = ([f"{row[i]:{w}}" for i, w in enumerate(wide)] + [row[3]] for row in rows)
     return [f"{indent}{'  '.join(row)}".rstrip() for row in cells]

@@ -37,7 +37,7 @@ ALGORITHMS = "gd,random_cd,objective_perturbation"
 def look_command(arguments: Sequence[str]) -> int:
     """Print the columns of a csv file and a command that runs on it.
 
-    All that is printed is read from the records, so it is not private.
+    All printed facts are read from the records, so they are not private.
 
     Parameters
     ----------
@@ -105,8 +105,8 @@ def _column_table(path: str, found: Look, label: Seen) -> Iterator[str]:
 def _reveals_label(one: Seen, label: Seen) -> bool:
     """Return whether a column determines the label, and not by chance.
 
-    Some label must occur twice. Guessing the most frequent label must be wrong more
-    often than chance explains, by 4 standard deviations.
+    At least one label must occur twice. Guessing the most frequent label must be wrong
+    more often than chance explains, by 4 standard deviations.
     """
     counts = list(label.counts.values())
     if one.equal != label.equal or max(counts, default=0) < 2:
@@ -117,7 +117,7 @@ def _reveals_label(one: Seen, label: Seen) -> bool:
 
 
 def _describe_cells(one: Seen) -> str:
-    """Return the range of a column's numbers and its words with their counts."""
+    """Return a text with the range of a column's numbers, and its words with counts."""
     ends = f"{one.low:g} .. {one.high:g}" if one.low == one.low else ""
     if len(one.counts) > MOST_CLASSES and one.kind == "numbers":
         return ends
@@ -137,8 +137,8 @@ def _proposal_lines(
     dropped: Sequence[str],
     given: Mapping[str, str],
 ) -> Iterator[str]:
-    """Yield the problems of the file, a command line, and what it leaves open."""
-    # An index column without a heading is kept here: the user must decide on it first.
+    """Yield the problems of the file, a command line, and the open decisions."""
+    # An index column without a heading is kept here, as the user must decide on it.
     out = [
         one
         for one in found.columns
@@ -217,9 +217,9 @@ def _proposal_lines(
 
 
 def _feature_name(one: Seen, named: bool, features: Sequence[Seen]) -> str:
-    """Return the name of a feature: its heading, or without headings its place.
+    """Return the name of a feature: its heading, or, without headings, its place.
 
-    A column of words before it counts as many places as it has words.
+    A preceding column of words counts as many places as it has words.
     """
     if named:
         return str(one.name)
@@ -241,7 +241,7 @@ def _double_spellings(one: Seen) -> Iterator[str]:
 
 
 def _is_category(one: Seen) -> bool:
-    """Return whether a column holds words, and so is a category."""
+    """Return whether a column contains words, and is thus a category."""
     return one.kind.startswith("words")
 
 
@@ -251,7 +251,7 @@ def _is_target(label: Seen) -> bool:
 
 
 def _wrong_label(label: Seen) -> Iterator[str]:
-    """Yield reasons why a column cannot be the label as it is."""
+    """Yield reasons why a column cannot be the label without changes."""
     whose, count = f"column {quote_heading(label.name)}, the label,", len(label.counts)
     if _is_target(label):
         return
@@ -271,7 +271,7 @@ def _wrong_label(label: Seen) -> Iterator[str]:
 
 
 def _bounds_to_fill(names: Sequence[str]) -> str:
-    """Return bounds to be filled in by name; untypable names share a default."""
+    """Return a text of bounds by name to fill in; untypable names share a default."""
     typed = {name: _mapping_key(name) for name in names}
     known = [f"{key}:{FILL_IN}" for key in typed.values() if key]
     others = f",{DEFAULT}:{FILL_IN}" * (not all(typed.values()))
@@ -279,7 +279,7 @@ def _bounds_to_fill(names: Sequence[str]) -> str:
 
 
 def _mapping_key(name: str) -> str:
-    """Return a name in the form of a mapping key to type; empty if there is no form."""
+    """Return a name in the form of a mapping key to type; empty if it has no form."""
     spelled = "".join(f"\\{c}" if c in "\\()[]{}:=, \t" else c for c in name)
     for text in (name, spelled):
         try:
@@ -292,9 +292,9 @@ def _mapping_key(name: str) -> str:
 
 
 def _typed_value(text: str, *more: type) -> str:
-    """Return a string in a form to type that is read back as itself.
+    """Return a string in a form to type that is read as the same string.
 
-    ``more`` are types, besides str, that it may be read as.
+    ``more`` lists further types, besides str, as which the form may be read.
     """
     try:
         ((value,),) = parse_argument(f"dataset.onehot=[{text}]").values

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 if all went well, 1 if a trial failed or all were skipped, 2 for wrong input
+        0 on success, 1 if a trial failed or all were skipped, 2 for wrong input
         or a results folder that cannot be written, 130 if interrupted, 143 if ended by
         SIGTERM.
     """
@@ -63,7 +63,7 @@ def _run_command_line(arguments: Sequence[str] | None, ours: bool) -> int:
     except OSError as error:
         _drop_output()
         if isinstance(error, BrokenPipeError):
-            return 0  # the reader, such as `head`, has enough
+            return 0  # the reader, such as `head`, has stopped reading
         with contextlib.suppress(OSError):
             where, why = error.filename or "output", error.strerror or str(error)
             print(f"dp-erm-bench: {where}: {why}", file=sys.stderr)
@@ -80,7 +80,8 @@ class Door:
     """A text stream that escapes the control characters of terminals.
 
     Printed text may quote untrusted files, names or tracebacks. Colours and bars drawn
-    by this package go to `inside` directly, after `escape_controls` on their texts.
+    by this package are written to `inside` directly, after `escape_controls` was
+    applied to their texts.
     """
 
     def __init__(self, inside: Any) -> None:
@@ -105,7 +106,7 @@ class Door:
 def escape_output(for_good: bool) -> Iterator[None]:
     """Send stdout and stderr through a `Door` within the context.
 
-    With ``for_good`` they stay so afterwards, so that a final traceback is escaped too.
+    With ``for_good`` the streams are kept afterwards, to escape a final traceback.
     """
     before = sys.stdout, sys.stderr
     doors = [one if isinstance(one, Door) else Door(one) for one in before]
@@ -126,7 +127,7 @@ def _deliver_again(ignored: UnraisableHookArgs) -> None:
 
 
 def _interrupt_thread(thread: int) -> None:
-    """Interrupt a thread once it has left the hook, which would drop the signal too."""
+    """Interrupt a thread after it has left the hook, which would drop the signal."""
     while _deliver_again.__code__ in _codes_of_callers(
         sys._current_frames().get(thread)
     ):
@@ -142,7 +143,7 @@ def _codes_of_callers(frame: FrameType | None) -> Iterator[CodeType]:
 
 
 def _drop_output() -> None:
-    """Redirect a closed output, so that the interpreter's last flush does not fail."""
+    """Redirect a closed output, to keep the interpreter's last flush from failing."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -187,7 +188,7 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
     name : str
         One of `COMMANDS`.
     arguments : sequence of str
-        The arguments that follow it on the command line.
+        The arguments that follow the name on the command line.
     """
     from dp_erm_bench.errors import UsageError
     from dp_erm_bench.registry import check_choice

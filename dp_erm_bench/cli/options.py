@@ -1,4 +1,4 @@
-"""The options of the commands, and the options of Hydra that do nothing here."""
+"""The options of the commands, and options of Hydra that have no effect here."""
 
 import argparse
 import math
@@ -23,7 +23,7 @@ INSTEAD = {
     "hydra.searchpath": "--config-dir FOLDER adds a folder of experiments",
     "hydra": "no key of hydra's own can be set; docs/sweeps.md lists what works",
 }
-"""Hydra's options and keys that do nothing here, and what to use in their place."""
+"""Hydra's options and keys that have no effect here, and what to use instead."""
 
 SHORT = {"-i": "--info", "-r": "--run", "-cp": "--config-path"}
 
@@ -59,7 +59,7 @@ def existing_folder(text: str) -> Path:
     Raises
     ------
     ArgumentTypeError
-        If it does not exist; argparse turns this into its error message.
+        If the folder does not exist; argparse turns this into its error message.
     """
     if not (text and Path(text).is_dir()):
         raise argparse.ArgumentTypeError(f"{text}: no such folder")
@@ -123,7 +123,7 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
     "run": HYDRA,
     "tune": HYDRA,
 }
-"""The options of each command; those of figures and tables are in `plots`."""
+"""The options of each command; options of figures and tables are in `plots`."""
 
 
 def parser_of(command: str) -> Parser:

@@ -57,9 +57,9 @@ if TYPE_CHECKING:
 
 USAGE = "dp-erm-bench compare A B, or compare FOLDER --between algorithm"
 SHOWN = 40
-"""Most rows of a comparison that are printed."""
+"""Largest number of rows of a comparison that are printed."""
 BRIEF = 80
-"""Most rows of a table that is embedded in another text."""
+"""Largest number of rows of a table within another text."""
 EPSILON = "epsilon"
 
 LABELS = ("panel", "line", "dataset", "algorithm", "epsilon", "setting", "measure")
@@ -74,7 +74,7 @@ def compare_command(arguments: Sequence[str]) -> int:
     Raises
     ------
     UsageError
-        For anything wrong with the arguments or the folders.
+        For wrong arguments or folders.
     """
     options = _compare_parser().parse_args(list(arguments))
     from dp_erm_bench.results.compare import (
@@ -121,7 +121,7 @@ def _compare_values(
         print(f"not compared: {key}={value} was skipped: {why}")
     tables = []
     for value, other in others:
-        # Labels of lines name what differs, so they must not separate the sides.
+        # Labels name what differs between lines, so they must not separate the sides.
         ignore = [key, "line", *options.ignore]
         rows = compare_sides(one, other, options.on, rule, ignore)
         print(f"A: {key}={first}\nB: {key}={value}")
@@ -136,7 +136,7 @@ def where_condition(text: str) -> tuple[str, list[str]]:
     Raises
     ------
     UsageError
-        If it is not of the form `KEY=VALUE,...`.
+        If the text is not of the form `KEY=VALUE,...`.
     """
     name, sign, values = text.partition("=")
     if not (name and sign and values):
@@ -229,7 +229,7 @@ EXPORT = "dp-erm-bench export FOLDER --y objective --format latex"
 
 
 def plot_command(arguments: Sequence[str]) -> int:
-    """Draw figures of results folders, into `plots/` of the first one by default.
+    """Draw figures of results folders, by default in `plots/` of the first folder.
 
     Without `--x` and `--kind` all suitable figures are drawn: against the passes,
     against epsilon if it varies, and over problems if there are several.
@@ -275,7 +275,7 @@ def plot_command(arguments: Sequence[str]) -> int:
 
 
 def export_command(arguments: Sequence[str]) -> int:
-    """Print medians and intervals of results folders as a table, or write a file.
+    """Print medians and intervals of results folders, or write them to a file.
 
     Raises
     ------
@@ -318,8 +318,8 @@ def standings_text(folder: Path) -> str:
     """Return the output of `export` for a folder in Markdown, with its caption.
 
     The existing table is used and not collected again. The text is empty if `export`
-    would refuse, if the table cannot be read, or if there are more than `BRIEF` rows.
-    The caption does not say which runs and which code computed the numbers.
+    would raise an error, if the table cannot be read, or if there are more than `BRIEF`
+    rows. The caption does not name the runs and the code that computed the numbers.
     """
     view = replace(
         _view_of(_shared_parser("export", EXPORT).parse_args([str(folder)])), x=EPSILON

@@ -1,8 +1,8 @@
 """Turn a checked command line into the blocks of an experiment, and run them.
 
 A block is a product of axes. Hydra composes the config groups, once per block. The file
-of an experiment is read and checked here, since Hydra's own errors name neither the
-file nor the key.
+of an experiment is read and checked here, since Hydra's own errors do not name the file
+or the key.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ Section = dict[str, Any]
 
 SELF = "_self_"
 MOST_NODES = 1_000_000
-"""Most values of a yaml file. An alias counts at each use: few lines can expand to
-billions of values."""
+"""Largest number of values of a yaml file. An alias counts at each use, since a few
+lines can expand to billions of values."""
 
 RESOLVER = re.compile(r"\$\{((?:[^{}:]|\$\{[^{}]*\})*):")
 """Matches the name of a resolver in an interpolation; the name may be interpolated."""
 
 RESOLVERS = ("oc.select", "oc.create", "oc.dict.keys", "oc.dict.values")
-"""Resolvers that read nothing but the file."""
+"""Resolvers that read only the file."""
 
 SHAPES: dict[str, tuple[type, str]] = {
     "blocks": (list, "a list of mappings"),
@@ -79,8 +79,8 @@ def load_yaml(path: Path) -> Any:
     Raises
     ------
     UsageError
-        If it is not valid yaml, refers to itself, has keys that are not strings, or
-        calls a resolver that reads more than the file. Such a resolver could bring
+        If the file is not valid yaml, refers to itself, has keys that are not strings,
+        or calls a resolver that reads more than the file. Such a resolver could bring
         environment variables into records and figures.
     """
     try:
@@ -152,7 +152,7 @@ def read_experiment(
 
 
 class Composer:
-    """Compose the configurations for a command line.
+    """Composes the configurations for a command line.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ class Composer:
         )
 
     def compose(self, choices: Mapping[str, str], every: bool = False) -> DictConfig:
-        """Return the configuration for given choices, with all keys that are not swept.
+        """Return the configuration for given choices, without the keys that are swept.
 
         Keys of an experiment's blocks are not included. With `every` all keys are
         included, and a swept key has its first value.
@@ -241,13 +241,13 @@ class Composer:
     def resolve(
         self, choices: Mapping[str, str] = {}
     ) -> tuple[dict[str, Any], dict[str, str]]:
-        """Return one configuration as plain values, and the choices that it made.
+        """Return one configuration as plain values, and its choices.
 
         Raises
         ------
         UsageError
-            If the configuration refers to a swept key elsewhere: the interpolated value
-            would be stale.
+            If another part of the configuration refers to a swept key, since the
+            interpolated value would be stale.
         """
         config = self.compose(choices)
         chosen = dict(config.hydra.runtime.choices)
@@ -278,9 +278,9 @@ class Composer:
         Parameters
         ----------
         kind : {"job", "hydra", "all"}
-            The part of this package, that of Hydra, or both.
+            The part of this package, the part of Hydra, or both.
         package : str, optional
-            Dotted name of the part to show; None shows all.
+            Dotted name of the part to show; None means the whole configuration.
         resolve : bool
             Whether to resolve interpolations.
         """
@@ -316,7 +316,7 @@ def error_sentence(error: BaseException) -> str:
 
 
 def sweep_blocks(composer: Composer) -> tuple[list[Section], dict[str, Any]]:
-    """Return the blocks of a sweep, and the configuration of the first one.
+    """Return the blocks of a sweep, and the configuration of the first block.
 
     There is one block per combination of dataset, objective and algorithm. In a block,
     every swept scalar is a list.
@@ -334,7 +334,7 @@ def sweep_blocks(composer: Composer) -> tuple[list[Section], dict[str, Any]]:
             parts = {one: (choices.get(one, chosen[one]), config[one]) for one in POSED}
             parts[ALGORITHM] = name, config[ALGORITHM][label_of(name)]
             block: Section = {one: _changed_part(one, *of) for one, of in parts.items()}
-            typed = "dataset.bounds" in request.axes  # a typed null counts
+            typed = "dataset.bounds" in request.axes  # also if null was typed
             if config["dataset"].get("bounds") is None and not typed:
                 # No bounds were given: those of the yaml are used if they are needed.
                 block["dataset"]["bounds"] = "auto"
@@ -376,14 +376,14 @@ def _changed_part(group: str, name: str, fields: dict[str, Any]) -> dict[str, An
 def dataset_of_member(base: str, name: Any) -> str:
     """Return the name of one dataset of a collection, as `COLLECTION:NAME`.
 
-    For a dataset that is not a collection this is its own name.
+    For a dataset that is not a collection, the result is its own name.
     """
     own = base.partition(":")[0]
     return own if name == own else f"{own}:{name}"
 
 
 def place_key(block: Section, argument: Argument) -> None:
-    """Set one key of a block; ignore a parameter of another algorithm."""
+    """Set one key of a block; parameters of other algorithms are ignored."""
     key = argument.key
     value = argument.values if argument.swept else argument.values[0]
     first, *path = key.split(".")
@@ -400,7 +400,7 @@ def place_key(block: Section, argument: Argument) -> None:
 
 
 WORDS = ("panel", "line", "name", "unit", "aside")
-"""Keys whose strings are names, in which a comma does not make an axis."""
+"""Keys whose strings are names, so that a comma in them does not make an axis."""
 
 
 def experiment_blocks(config: dict[str, Any], request: Request) -> list[Section]:
@@ -411,14 +411,14 @@ def experiment_blocks(config: dict[str, Any], request: Request) -> list[Section]
     config : dict
         The composed configuration; its `blocks` are not changed.
     request : Request
-        The command line. Its `panels` select blocks. A key that it sets replaces that
-        key in every block; a parameter, only in the blocks of its algorithm.
+        The command line. Its `panels` select blocks. A key that it sets replaces the
+        key in every block. A parameter is replaced only in the blocks of its algorithm.
 
     Raises
     ------
     UsageError
         If there are no blocks, a panel does not exist, two blocks have the same labels
-        (a figure could not distinguish their lines), or no block takes a key.
+        (a figure could not distinguish their lines), or a key fits no block.
     """
     blocks = copy.deepcopy(config["blocks"])
     if not blocks or not all(isinstance(block, dict) for block in blocks):
@@ -499,7 +499,7 @@ def _replace_key(blocks: list[Section], argument: Argument) -> None:
 
 
 def results_folder(config: Mapping[str, Any], default: str) -> Path:
-    """Return the results folder of a run, named `default` unless a name is given.
+    """Return the results folder of a run, which is called `default` if not named.
 
     Raises
     ------
@@ -564,7 +564,7 @@ def run_blocks(composer: Composer, command: Sequence[str]) -> int:
     Parameters
     ----------
     composer : Composer
-        Holds the checked command line.
+        The composer of the checked command line.
     command : sequence of str
         The command line as typed, for the manifest.
 
@@ -573,7 +573,7 @@ def run_blocks(composer: Composer, command: Sequence[str]) -> int:
     UsageError
         For wrong input, before any trial runs.
     """
-    # Imported here, so that a wrong command line is refused before importing numpy.
+    # Imported here, so that a wrong command line raises an error without numpy.
     from dp_erm_bench.results.runs import read_manifest
     from dp_erm_bench.runner.experiment import run_experiment
     from dp_erm_bench.runner.options import run_options

@@ -1,4 +1,4 @@
-"""The commands and their help texts; escape characters that a terminal would obey."""
+"""The commands and their help texts, and a function that escapes control characters."""
 
 import re
 
@@ -27,7 +27,7 @@ GROUPS = (
     *("calibration", "runner", "experiment"),
 )
 AUTO = ("loss", "penalty", "algorithm")
-"""Groups whose choice may be `auto`: decided by the dataset or by public numbers."""
+"""Groups whose choice may be `auto`, that is, set by the dataset or public numbers."""
 
 USAGE = """\
 dp-erm-bench dataset=log1,log2 algorithm=greedy_cd,random_cd seed='range(0,10)'
@@ -148,7 +148,7 @@ Takes the keys and options of a sweep (dp-erm-bench run --help) except seed, and
   tune.axes.NAME.PARAMETER=A,B        the same; {unit:gradient_rms,values:[A]}
   tune.limits.NAME.PARAMETER=[LOW,HIGH]         how far the search may go
   tune.quantity       what to optimise: objective, or with dataset.test_fraction
-                      test_risk, test_accuracy, balanced_accuracy, auc, rmse, r2
+                      test_risk, test_accuracy, auc, rmse, r2
   tune.seeds          tuning seeds, as 'range(0,16)'
   tune.report         fresh seeds for the chosen setting, as 'range(100,120)'
   tune.splits         values of dataset.seed on which everything is repeated
@@ -282,18 +282,19 @@ Tests that algorithms, all by default, keep their contract; one line per test.
 Exit code: 1 if a test fails.
 """,
 }
-"""The help of each command, at most one screen: an example, then its options."""
+"""The help of each command, at most one screen: an example, then the options."""
 
 
 CONTROLS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e"
     r"\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
-"""Characters that a terminal obeys or hides: controls, direction marks, surrogates."""
+"""Characters that change or disappear in a terminal: controls, direction marks,
+surrogates."""
 
 
 def escape_controls(text: str) -> str:
-    """Return a text with escapes for characters that a terminal would obey or hide."""
+    """Return a text with escapes for characters that a terminal would not print."""
     return CONTROLS.sub(_escape_code, text)
 
 

@@ -52,7 +52,7 @@ class Constraint(ABC):
 
     @property
     def kernel(self) -> tuple[int, float]:
-        """Return (code, radius), the form that the kernels take."""
+        """Return (code, radius), the form in which kernels accept the set."""
         return self.code, float(self.radius)
 
     @abstractmethod
@@ -73,8 +73,8 @@ class Constraint(ABC):
     def linear_minimiser(self, g: Array) -> Array:
         """Return a point of the set with the smallest <g, s>, (..., p).
 
-        It is a vertex if the set has vertices; of several, the one with the lowest
-        index.
+        If the set has vertices, the point is a vertex, and of several the one with the
+        lowest index.
         """
 
     @abstractmethod
@@ -101,7 +101,7 @@ class Constraint(ABC):
         raise NotImplementedError(f"constraint={self.name} has no list of vertices")
 
     def vertex_entries(self, index: Indices, p: int) -> tuple[Indices, Array]:
-        """Return the coordinate and the value of a vertex's only entry, each (B,)."""
+        """Return the index and value of a vertex's only nonzero entry, each (B,)."""
         raise NotImplementedError(f"constraint={self.name} has no list of vertices")
 
     @abstractmethod
@@ -125,7 +125,7 @@ class Ball(Constraint):
 
     @classmethod
     def example(cls, p: int, size: float = 1.0) -> dict[str, Any]:
-        """Return the radius."""
+        """Return the parameters of a ball: its radius."""
         return {"radius": size}
 
     def __post_init__(self) -> None:
@@ -154,9 +154,9 @@ def largest_products(points: Array, bounds: Array) -> Array:
 
 
 def project_on_kernel(constraint: tuple[int, float], w: Array) -> Array:
-    """Return the nearest points of a set, given by its kernel's form, (..., p).
+    """Return the nearest points of a set that is given for kernels, (..., p).
 
-    ``constraint`` is the code of the set and its radius.
+    ``constraint`` is the pair (code, radius) of ``Constraint.kernel``.
 
     References
     ----------

@@ -24,10 +24,11 @@ CLOSE = 1e-15
 
 @dataclass(frozen=True)
 class NormBall(Ball):
-    """The points with Omega(w) <= radius, Omega a structured norm.
+    """The points with Omega(w) <= radius, where Omega is a structured norm.
 
-    Its extreme points are +-radius / F(A) on certain sets A: no other coordinate can
-    join A at the same F, and A does not fall into two parts. They are listed if there
+    Omega is the norm of a submodular function F. The extreme points are +-radius / F(A)
+    on certain sets A and 0 elsewhere. Any further coordinate makes F(A) larger, and A
+    does not split into two parts whose F add up to F(A). The points are listed if there
     are at most 10^5.
 
     References
@@ -88,10 +89,10 @@ class NormBall(Ball):
         return np.asarray(self.omega.value(w) / self.radius)
 
     def project(self, w: Array) -> Array:
-        """Return w if it is inside; else the prox of t Omega at w, on the sphere.
+        """Return w if it is inside; else the prox of t Omega at w on the ball's border.
 
-        Such a t exists: Omega of the prox falls from Omega(w) at t = 0 to 0 at t =
-        Omega*(w).
+        A t with Omega(prox) = radius exists, because Omega of the prox falls from
+        Omega(w) at t = 0 to 0 at t = Omega*(w).
         """
         w = np.asarray(w, dtype=np.float64)
         rows = w.reshape(-1, w.shape[-1])
@@ -116,7 +117,7 @@ class NormBall(Ball):
         return np.asarray(moved / size if size > 1.0 else moved)
 
     def linear_minimiser(self, g: Array) -> Array:
-        """Return -radius sign(g) 1_A / F(A), where A has the largest |g|(A) / F(A)."""
+        """Return -radius sign(g) 1_A / F(A), for A with the largest |g|(A) / F(A)."""
         g = np.asarray(g, dtype=np.float64)
         rows = g.reshape(-1, g.shape[-1])
         masks = np.array([self.omega.dual(row)[1] for row in rows])
@@ -145,7 +146,10 @@ class NormBall(Ball):
         return np.asarray(self._listed_points(p)[index])
 
     def largest_margin(self, columns: Array, norm: float) -> float:
-        """Return radius min(Omega*(R), R_2 max_A sqrt|A| / F(A)), or a bound on it."""
+        """Return a bound on |x.w| over the ball and over records x.
+
+        It is radius min(Omega*(R), R_2 max_A sqrt|A| / F(A)), or a bound on that.
+        """
         by_entries, _ = self.omega.dual(columns)
         return self.radius * min(by_entries, norm * self.omega.spread(columns.size))
 

@@ -34,7 +34,7 @@ class WholeSpace(Constraint):
 
     @classmethod
     def example(cls, p: int, size: float = 1.0) -> dict[str, Any]:
-        """Return no parameters: it has no size."""
+        """Return no parameters, because R^p has no size."""
         return {}
 
     def project(self, w: Array) -> Array:
@@ -56,7 +56,7 @@ class WholeSpace(Constraint):
         return np.isfinite(w).all(axis=-1)
 
     def vertex_count(self, p: int) -> int:
-        """Return 0."""
+        """Return 0: R^p has no vertices."""
         return 0
 
     def largest_margin(self, columns: Array, norm: float) -> float:
@@ -80,11 +80,11 @@ class L2Ball(Ball):
         return clip_to_norm(w, self.radius)
 
     def project_linf(self, w: Array) -> Array:
-        """Return w if it is inside; else w with every |w_j| reduced by one least t.
+        """Return w if it is inside; else w with every |w_j| reduced by the least t.
 
-        With the entries sorted by size, |w| = a_1 >= a_2 >= .., those of rank 1 .. k do
-        not become 0. Here k is the first with sum_i (a_i - a_(k+1))^2 > radius^2, and t
-        is the smaller root of sum_(i <= k) (a_i - t)^2 = radius^2 (Ghazi et al.,
+        Let a_1 >= a_2 >= .. be the sorted |w_j|. The entries of rank 1 .. k do not
+        become 0. Here k is the first with sum_(i <= k) (a_i - a_(k+1))^2 > radius^2,
+        and t is the smaller root of sum_(i <= k) (a_i - t)^2 = radius^2 (Ghazi et al.,
         NeurIPS 2024, Algorithm 6 for this ball).
         """
         w = np.asarray(w, dtype=np.float64)
@@ -112,12 +112,12 @@ class L2Ball(Ball):
         return None
 
     def largest_margin(self, columns: Array, norm: float) -> float:
-        """Return radius R_2, by the Cauchy-Schwarz inequality."""
+        """Return the bound radius R_2 on |x.w|, by the Cauchy-Schwarz inequality."""
         return self.radius * min(norm, float(norm2(columns)))
 
 
 def _shrink_rows(w: Array, radii: Array) -> Array:
-    """Return rows of w, (m, p), that are outside balls of radii (m, 1), moved in."""
+    """Return max-norm projections of outer points, (m, p), on balls of given radii."""
     sizes = -np.sort(-np.abs(w), axis=-1)
     sums, squares = np.cumsum(sizes, axis=-1), np.cumsum(sizes**2, axis=-1)
     counts = np.arange(1, w.shape[-1] + 1)
@@ -143,7 +143,7 @@ class L1Ball(base.Ball):
         return np.asarray(np.abs(w).sum(axis=-1) / self.radius)
 
     def project(self, w: Array) -> Array:
-        """Return w if it is inside; else |w| projected on the simplex, with signs.
+        """Return w if it is inside; else |w| projected on the simplex, with w's signs.
 
         The projection keeps signs. In the positive orthant the face of the ball is the
         simplex, on which |w| is projected.
@@ -151,7 +151,10 @@ class L1Ball(base.Ball):
         return base.project_on_kernel(self.kernel, w)
 
     def project_linf(self, w: Array) -> Array:
-        """Return the euclidean projection: both reduce every |w_j| by one number."""
+        """Return the euclidean projection, which is also nearest in the max norm.
+
+        Both projections reduce every |w_j| by the same number, but not below 0.
+        """
         return self.project(w)
 
     def linear_minimiser(self, g: Array) -> Array:
@@ -167,21 +170,22 @@ class L1Ball(base.Ball):
         return self.gauge(w) <= 1.0 + tolerance
 
     def vertex_count(self, p: int) -> int:
-        """Return 2 p."""
+        """Return the number of vertices, 2 p."""
         return 2 * p
 
     def vertex_products(self, g: Array) -> Array:
-        """Return <v, g> of radius e_1 .. radius e_p, then of -radius e_1 .. ."""
+        """Return <v, g> of v = radius e_1 .. radius e_p, then of -radius e_1 .. ."""
         return self.radius * np.concatenate([g, -g], axis=-1)
 
     def vertex_entries(self, index: Indices, p: int) -> tuple[Indices, Array]:
-        """Return the coordinate and plus or minus the radius."""
+        """Return the nonzero coordinate of each vertex and its value, +- the radius."""
         return index % p, np.where(index < p, self.radius, -self.radius)
 
     def largest_margin(self, columns: Array, norm: float) -> float:
-        """Return radius max_j R_j, by Hoelder's inequality.
+        """Return the bound radius max_j R_j on |x.w|, by Hoelder's inequality.
 
-        No entry of a record exceeds its norm, so radius R_2 holds too.
+        No entry of a record exceeds the norm of the record, so radius R_2 is a bound,
+        too, and the smaller bound is returned.
         """
         return self.radius * min(norm, float(columns.max()))
 
@@ -210,21 +214,23 @@ class Simplex(base.Ball):
         return total & (w >= -slack).all(axis=-1)
 
     def vertex_count(self, p: int) -> int:
-        """Return p."""
+        """Return the number of vertices, p."""
         return p
 
     def vertex_products(self, g: Array) -> Array:
-        """Return <v, g> of radius e_1 .. radius e_p."""
+        """Return <v, g> of the vertices v = radius e_1 .. radius e_p."""
         return self.radius * g
 
     def vertex_entries(self, index: Indices, p: int) -> tuple[Indices, Array]:
-        """Return the coordinate and the radius."""
+        """Return the nonzero coordinate of each vertex and its value, the radius."""
         return index, np.full(index.shape, float(self.radius))
 
     def largest_margin(self, columns: Array, norm: float) -> float:
-        """Return radius max_j R_j: x.w is between radius times two entries of x.
+        """Return the bound radius max_j R_j on |x.w|.
 
-        No entry of a record exceeds its norm, so radius R_2 holds too.
+        x.w lies between the smallest and the largest entry of x, times the radius. No
+        entry exceeds the norm of the record, so radius R_2 is a bound, too, and the
+        smaller bound is returned.
         """
         return self.radius * min(norm, float(columns.max()))
 
@@ -241,9 +247,9 @@ FAR = 10.0
 class Polytope(Constraint):
     """The convex hull of a list of points.
 
-    A file is read when the set is built. The list of its points is kept, and is part of
-    the key of a trial. A point that is not a vertex of the hull does no harm, because
-    no linear function is smaller there than at every vertex.
+    If the points are in a file, the file is read when the set is built. The points are
+    kept and are part of the key of a trial. A point that is not a vertex of the hull
+    does no harm, because no linear function is smaller there than at every vertex.
     """
 
     name: ClassVar[str] = "polytope"
@@ -297,11 +303,11 @@ class Polytope(Constraint):
     def _nearest_point(self, w: Array) -> Array:
         """Return the point of the hull that is nearest to one point w, (p,).
 
-        A vertex v has no weight in it if <v, w> is below the largest such product by
-        more than <v, x> and <v', x> may differ for x, v, v' in the hull. Only the
-        products of w with differences of the other vertices matter. So if w is far
-        away, the smallest point with the same products replaces it, so that digits are
-        not lost.
+        A vertex v has no weight in this point if <v, w> is below the largest such
+        product by more than <v, x> and <v', x> may differ for x, v, v' in the hull.
+        Only the products of w with differences of the other vertices matter. So if w is
+        far away, it is replaced by the smallest point with the same products, which
+        avoids a loss of digits.
         """
         points = self.points
         if np.abs(w).max() > FAR * self.radius:
@@ -345,9 +351,10 @@ class Polytope(Constraint):
         return np.asarray(self.points[index])
 
     def largest_margin(self, columns: Array, norm: float) -> float:
-        """Return the largest of min(sum_j |v_j| R_j, norm2(v) R_2).
+        """Return a bound on |x.w|: the largest min(sum_j |v_j| R_j, norm2(v) R_2).
 
-        A convex function of w is largest at a vertex.
+        The maximum is over the vertices v, because a convex function of w is largest at
+        a vertex.
         """
         sums = self.vertex_sizes(columns)
         lengths = norm2(self.points, axis=-1) * norm

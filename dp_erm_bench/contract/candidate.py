@@ -40,11 +40,11 @@ class ContractError(UsageError):
 
 
 class NotAllRun(ContractError):
-    """Code that no run reached is unchecked; the message says which, and where."""
+    """Some code was not reached by any run; the message says which code, and where."""
 
 
 class ToBeRewritten(ContractError):
-    """A solver breaks a rule on how it is written, so that it cannot be judged."""
+    """A solver breaks a rule about its source code, so the checks cannot judge it."""
 
 
 class NotApplicable(UsageError):
@@ -74,20 +74,19 @@ def run_at(
     problem : Problem
         The problem that is solved.
     solvers : sequence of Solver
-        One per trial.
+        The solver of each trial.
     z : float or str
-        Noise scale / sensitivity, 0 for no noise; or the name of a calibration.
+        Noise multiplier, 0 for no noise; or the name of a calibration.
     identities : sequence of str
-        One per trial; they seed the noise.
+        The identity of each trial, which seeds its noise.
     adjacency : Adjacency
         The relation between neighbouring datasets.
     epsilon : float
-        The budget, for the parts of a run that spend a share of it (private
-        smoothness).
+        The privacy budget, of which private smoothness constants spend a share.
     ahead : bool
         Whether compiled steps may be used.
     **how
-        Other arguments of `Run`.
+        Other arguments for `Run`.
     """
     budget = Budget(epsilon if z else np.inf, DELTA, adjacency)
     return Run(problem, solvers, budget, z, identities, ahead=ahead, **how)
@@ -128,11 +127,11 @@ class Subject(NamedTuple):
 
     @property
     def title(self) -> str:
-        """Return the name of the variant and the problem in messages."""
+        """Return the name of the variant and of its problem, for messages."""
         return f"{self.candidate.title(self.variant)} on {self.problem.title}"
 
     def solver(self, **params: Any) -> Solver:
-        """Return the solver with some parameters replaced; it clips at 1 by default."""
+        """Return the solver with the given parameters; by default it clips at 1."""
         return self.candidate.build(self.variant, **{"clip": 1.0, **params})
 
     def run(self, *params: Variant, names: Sequence[str] = "a", **how: Any) -> Run:
@@ -141,11 +140,11 @@ class Subject(NamedTuple):
         Parameters
         ----------
         *params : mapping
-            Parameters of each trial; without any, all trials have the default ones.
+            Parameters of each trial. Without any, all trials have the default values.
         names : sequence of str
             Identities of the trials.
         **how
-            Other arguments of ``run_at``.
+            Other arguments for ``run_at``.
         """
         solvers = [self.solver(**one) for one in params or [{}] * len(names)]
         return run_at(self.problem, solvers, identities=tuple(names), **how)
@@ -160,7 +159,7 @@ class Subject(NamedTuple):
         budget : Budget
             The privacy budget.
         calibration : str
-            How the noise is fixed from the budget.
+            The rule by which the budget fixes the noise.
         **params
             Parameters of the solver.
 
@@ -179,19 +178,19 @@ class Candidate:
     Attributes
     ----------
     name : str
-        Its name in messages.
+        Name of the algorithm in messages.
     solver : type of Solver
-        Its class.
+        Class of the algorithm.
     preset : mapping
-        Parameters that its yaml sets.
+        Parameters that the algorithm's yaml sets.
     pin : str
-        The name, or the file with its digest, by which another process loads it;
-        empty if it was given as a class.
+        The name, or the file with its digest, by which another process loads the
+        algorithm; empty if it was given as a class.
     rows : sequence of mapping or None
-        Parameters that it is replayed with; None for rows in which every two values of
+        Parameters of each replay. If None, they are chosen so that every two values of
         two parameters occur together.
     families : sequence of str
-        Families of neighbouring datasets that it is replayed on.
+        Families of neighbouring datasets for the replays.
     """
 
     name: str
@@ -209,7 +208,7 @@ class Candidate:
 
     @functools.cached_property
     def variants(self) -> list[Variant]:
-        """Return all combinations of the shape parameters except lengths."""
+        """Return all combinations of values of shape parameters other than lengths."""
         shapes = {
             name: [field.default, *others]
             for name, field in self.parameters.items()
@@ -243,7 +242,7 @@ class Candidate:
 
     @property
     def foreign(self) -> type[Problem] | None:
-        """Return the class of problems that it supports; None for empirical risks."""
+        """Return the solver's class of problems; None if these are empirical risks."""
         serves = self.solver.serves
         return None if serves.kind == ERMProblem.kind else serves
 
@@ -264,7 +263,9 @@ class Candidate:
         adjacency: Adjacency = Adjacency.REPLACE_ONE,
         strength: float = STRENGTH,
     ) -> Sequence[tuple[Any, Any]]:
-        """Return pairs of problems that differ in the first record, at the bounds.
+        """Return pairs of problems that differ in the first record only.
+
+        The records of empirical risks are at corners of their declared bounds.
 
         Parameters
         ----------
@@ -282,7 +283,7 @@ class Candidate:
     def neighbours(
         self, family: str, adjacency: Adjacency, parts: Parts, strength: float
     ) -> Neighbours:
-        """Return the neighbouring problems of a family.
+        """Return the two neighbouring problems of a family.
 
         Parameters
         ----------
@@ -302,13 +303,13 @@ class Candidate:
     def problems(self, variant: Variant) -> list[Any]:
         """Return the small problems that a variant supports.
 
-        If the sensitivities are finite on some of them, only these are returned:
-        without a parameter ``clip``, the problems with bounded derivatives.
+        If the sensitivities are finite on some of these problems, the others are left
+        out. Without a parameter ``clip``, problems with bounded derivatives remain.
 
         Raises
         ------
         ContractError
-            If the variant supports none.
+            If the variant supports none of the small problems.
         """
         return self._problems(tuple(variant.items()))
 
@@ -326,7 +327,7 @@ class Candidate:
     def each(self) -> Iterator[Subject]:
         """Yield every variant on the problems that it supports.
 
-        With more than two variants, each one gets every third problem, in turn.
+        If there are more than two variants, each one gets only every third problem.
         """
         for turn, variant in enumerate(self.variants):
             problems = self.problems(variant)
@@ -346,7 +347,7 @@ class Candidate:
             yield Subject(self, variant, first)
 
     def title(self, variant: Variant) -> str:
-        """Return the name of a variant in messages."""
+        """Return the name of a variant for messages."""
         words = [str(word) for word in variant.values() if word is not None]
         return "-".join([self.name, *words])
 
@@ -357,7 +358,7 @@ def candidate_of(algorithm: str | type[Solver]) -> Candidate:
     Raises
     ------
     UsageError
-        If there is no such algorithm, or the file holds no complete solver.
+        If there is no such algorithm, or the file contains no complete solver.
     """
     if not isinstance(algorithm, str):
         return Candidate(algorithm.__name__, algorithm)

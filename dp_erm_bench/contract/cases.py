@@ -40,17 +40,17 @@ INTEGERS = (1, 3, 12, 5)
 REALS = (0.0, 0.3, 40.0, 1.0, 0.05)
 VALUES = 5
 DRAWN = 150
-"""Rows of parameters that are drawn at random."""
+"""Number of rows of parameters that are drawn at random."""
 MOST = 25
-"""Most steps of an ordinary replay."""
+"""Largest number of steps of an ordinary replay."""
 Row = dict[str, Any]
 
 
 def tried_values(field: dataclasses.Field[Any]) -> list[Any]:
-    """Return values of a parameter that may reach other branches, its default first.
+    """Return values of a parameter that may lead to different branches of the code.
 
-    These are its choices, if it has some; otherwise up to `VALUES` numbers, the words
-    that it allows, and None if that is allowed.
+    The default comes first. The other values are the choices of the parameter, if it
+    has any; otherwise up to `VALUES` numbers, the allowed words, and None if allowed.
     """
     limits, kind = field.metadata, str(field.type)
     if "choices" in limits or isinstance(field.default, bool):
@@ -65,7 +65,7 @@ def tried_values(field: dataclasses.Field[Any]) -> list[Any]:
 def pairwise_covering(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Return a subset of the rows, in order, that still has every pair of entries.
 
-    It is chosen greedily: the row that adds most new pairs is taken next.
+    The subset is chosen greedily: the row with the most new pairs is taken next.
     """
     met = {row: set(itertools.combinations(enumerate(row), 2)) for row in rows}
     left, kept = set().union(*met.values()), set()
@@ -79,11 +79,11 @@ def pairwise_covering(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 def covering_rows(
     factors: Mapping[str, Sequence[Any]], allowed: Callable[[Row], bool]
 ) -> list[Row]:
-    """Return rows in which every two values of two factors occur together, if allowed.
+    """Return rows that together contain every allowed pair of values of two factors.
 
-    The first row holds the first value of each factor, the usual one. Other rows are
-    drawn at random. A pair of values that no drawn row contains gets a row with the
-    usual values of all other factors.
+    The first row contains the first value of each factor, called the usual value. Other
+    rows are drawn at random. A pair of values that no drawn row contains gets a row
+    with the usual values of all other factors.
     """
     usual = {name: values[0] for name, values in factors.items()}
     rng = random.Random(0)
@@ -104,9 +104,9 @@ def covering_rows(
 def resize_solver(
     solver: Solver, problem: Problem, least: int = 0, most: int = MOST
 ) -> Solver:
-    """Return the solver with a number of iterations within limits, if possible.
+    """Return a solver whose number of iterations is within limits, if possible.
 
-    The parameters that this number depends on are doubled or halved.
+    Parameters on which this number depends are doubled or halved.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def resize_solver(
 def _rescaled_solvers(
     solver: Solver, problem: Problem, longer: bool
 ) -> Iterator[Solver]:
-    """Yield solvers of more, or fewer, iterations with one number halved or doubled."""
+    """Yield copies with one number halved or doubled, and more or fewer iterations."""
     length = solver.iterations(problem)
     for field in dataclasses.fields(solver):
         value = getattr(solver, field.name)
@@ -145,9 +145,9 @@ def _rescaled_solvers(
 
 
 LONG = 200
-"""Steps of a long replay."""
+"""Number of steps of a long replay."""
 FEW, LEAST = 3, 6
-"""Families for each row of parameters; least number of rows for each family."""
+"""Number of families for each row of parameters; least number of rows per family."""
 PAIRS = [
     *((Adjacency.REPLACE_ONE, 30.0), (Adjacency.ZERO_OUT, 1.0)),
     *((Adjacency.REPLACE_ONE, 1.0), (Adjacency.ZERO_OUT, 30.0)),
@@ -171,17 +171,17 @@ class Case:
     adjacency : Adjacency
         The relation between D and D'.
     trials : int
-        Trials of the batch.
+        Number of trials in the batch.
     z : float
         Noise multiplier; 0 for no noise.
     points : str
-        Checkpoints: ``all``, ``few`` or ``ends``.
+        Which iterations are checkpoints: ``all``, ``few`` or ``ends``.
     toggled : int or None
         If not None, both runs have the dataset of this side (0 for D, 1 for D'). The
-        record is then in the samples of one run exactly where it is not in those of
-        the other.
+        exchanged record is then in a sample of one run exactly if it is not in that
+        sample of the other run.
     epsilon : float
-        The budget from which the released constants take a share.
+        The privacy budget, of which released smoothness constants take a share.
     strength : float
         Strength of the penalty.
     brief : bool
@@ -191,10 +191,10 @@ class Case:
     calibrated : bool
         Whether the noise is calibrated to the budget instead of fixed by z.
     untold : bool
-        Whether the run on D' gets answers of its own. What a solver keeps of them then
-        differs between D and D'.
+        Whether the run on D' gets its own answers instead of those on D. If a solver
+        keeps something of its answers, this then differs between D and D'.
     long : bool
-        Whether it has more steps than usual.
+        Whether the runs have more steps than usual.
     """
 
     params: tuple[tuple[str, Any], ...]
@@ -215,7 +215,7 @@ class Case:
 
     @property
     def title(self) -> str:
-        """Return the name of the case in messages, without its neighbours."""
+        """Return a name of the case for messages; it does not mention the family."""
         words = " + ".join(part for part in self.parts if part != "none")
         return f"{self.group} on {words}, {self.adjacency.value}"
 
@@ -235,13 +235,13 @@ def params_of(solver: Solver) -> tuple[tuple[str, Any], ...]:
 
 
 def varied_cases(candidate: Candidate) -> Iterator[Case]:
-    """Yield cases in which every two parameter values occur together in some row.
+    """Yield cases that together contain every pair of values of two parameters.
 
-    The rows of parameters are run on families of neighbours. Each family goes through
-    all adjacencies and noise multipliers of `PAIRS` in turn, and through all
-    objectives that are served.
+    Each row of parameters is run on several families of neighbours. Each family takes
+    the adjacencies and noise multipliers of `PAIRS` in turn, and also the objectives
+    that the solver supports.
     """
-    if candidate.foreign:  # the families are of records with labels
+    if candidate.foreign:  # the families consist of records with labels
         return
     rows: Sequence[Variant] | None = candidate.rows
 
@@ -267,7 +267,7 @@ def varied_cases(candidate: Candidate) -> Iterator[Case]:
         if not served:
             continue
         count = next(counts[family])
-        # Large families run every third time, at first two times of three.
+        # Large families run one time in three, and two times in three at first.
         if large and count % 3 >= (2 if count < LEAST else 1):
             continue
         turn = next(turns[family])
@@ -289,9 +289,9 @@ CLIP = 0.3
 def at_each_place(candidate: Candidate) -> Iterator[Case]:
     """Yield cases on few records, in which each record in turn is the exchanged one.
 
-    If a solver divides n records into parts and n is not a multiple of their number, a
-    record may be in two parts, but only at some places. So each integer parameter
-    takes all its values here.
+    Suppose that a solver divides n records into k parts, and n is not a multiple of k.
+    A record may then be in two parts, but only at some places. So each integer
+    parameter takes all of its values here.
     """
     if candidate.foreign or candidate.rows is not None:
         return
@@ -321,16 +321,16 @@ def _is_classification(loss: str) -> bool:
 
 @functools.lru_cache(maxsize=4096, typed=True)
 def _serves(candidate: Candidate, *row: tuple[str, Any]) -> bool:
-    """Return whether a solver of these parameters serves any objective.
+    """Return whether a solver with these parameters supports any objective.
 
-    Objectives on which a sensitivity is infinite do not count.
+    Objectives for which a sensitivity is infinite do not count.
     """
     return any(True for _ in _each_served(candidate, row))
 
 
 @functools.lru_cache(maxsize=4096, typed=True)
 def _served_objectives(candidate: Candidate, *row: tuple[str, Any]) -> list[Parts]:
-    """Return the objectives that are served with finite sensitivities."""
+    """Return the objectives that a solver supports with finite sensitivities."""
     return [*_each_served(candidate, row)]
 
 
@@ -392,9 +392,9 @@ def _cases_on_family(
 
 
 def has_sampled_release(problem: Problem, solver: Solver, adjacency: Adjacency) -> bool:
-    """Return whether the solver declares a release that is charged for samples.
+    """Return whether a solver declares a release over random samples of the records.
 
-    False if its run cannot be made.
+    The result is False if the run of the solver cannot be created.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ from dp_erm_bench.contract.problems import (
 from dp_erm_bench.contract.replay import ReplayResult, replay_cases, replay_results
 
 LEAST = 0.3
-"""A search starts from a replay that reaches at least this part of a sensitivity."""
+"""A search starts from a replay that reaches at least this share of a sensitivity."""
 ROUNDED = 1e-9
 TRIES, STARTS = 150, 4
 NUMBERS = itertools.count()
@@ -36,7 +36,7 @@ FACTORS = (-1.0, 0.3, 1.7, 5.0)
 
 
 def no_neighbours_move_more(candidate: Candidate) -> None:
-    """Check that no query moves by more than declared on neighbours from a search."""
+    """Check that no neighbours found by a search move a query by more than declared."""
     if candidate.foreign:
         raise NotApplicable(f"it is about records, not about {candidate.foreign.kind}")
     starts = _start_cases(candidate)
@@ -54,8 +54,9 @@ def no_neighbours_move_more(candidate: Candidate) -> None:
 def _start_cases(candidate: Candidate) -> list[Case]:
     """Return the replays that move each release most, under each adjacency.
 
-    In addition, among the replays that reach its sensitivity, return the one with the
-    most default parameters: low clipping thresholds hide how records affect each other.
+    For each release, also return the replay with the most default parameters among
+    those that reach the sensitivity. Low clipping thresholds hide how records affect
+    each other.
     """
     usual = params_of(candidate.build())
     best: dict[tuple[Any, ...], tuple[float, int, Case]] = {}
@@ -95,7 +96,7 @@ def _climb_from(candidate: Candidate, start: Case) -> Iterator[ReplayResult]:
 
 
 def change_neighbours(change: RecordChange, rng: np.random.Generator) -> RecordChange:
-    """Return neighbours with one random change, within the declared bounds."""
+    """Return a copy of neighbours with one random change within the declared bounds."""
     X, y, record = change.X.copy(), change.y.copy(), change.record
     bound = column_bounds_of(X.shape[1]) * (1.0 if change.bounded else np.inf)
     other, label = change.other.copy(), change.label

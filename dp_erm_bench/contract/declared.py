@@ -1,4 +1,4 @@
-"""Checks of what an algorithm declares, and that its runs comply with it."""
+"""Checks of an algorithm's declarations, and that its runs comply with them."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from dp_erm_bench.trust.twins.base import NoTwin
 FORBIDDEN = {"epsilon", "delta", "sigma", "Budget", "calibrate"}
 """Names of a budget or a noise scale, which a solver must not use.
 
-It declares its releases, and their noise is calibrated outside of it.
+A solver declares its releases; their noise is calibrated outside the solver.
 """
 BUDGET = 1.0
 LITTLE = 0.05
 
 
 def declaration(candidate: Candidate) -> None:
-    """Check that the solver is a frozen, documented dataclass with References."""
+    """Check that the solver is a frozen dataclass with documentation and References."""
     lacking = complaint_of_solver(candidate.solver)
     require(lacking is None, str(lacking))
     solver = candidate.build()
@@ -74,7 +74,7 @@ def _names_in_source(tree: ast.AST) -> set[str]:
 
 
 def wrong_parameters_are_refused(candidate: Candidate) -> None:
-    """Check that a parameter of a wrong type or out of range is refused, and clearly.
+    """Check that a wrong type or value of a parameter raises a clear error.
 
     The message must be one sentence that names the parameter and its value.
     """
@@ -109,7 +109,8 @@ def _wrong_values(field: dataclasses.Field[Any]) -> Iterator[Any]:
 def uses_are_those_declared(candidate: Candidate) -> None:
     """Check that each mechanism is used exactly as often as declared.
 
-    An algorithm that may stop early may use it less often; replays compare its uses.
+    An algorithm that may stop early may use a mechanism less often. Replays compare
+    the numbers of uses.
     """
     early = candidate.solver.may_stop_early
     for on, ahead in itertools.product(candidate.each(), (False, True)):
@@ -130,8 +131,8 @@ def uses_are_those_declared(candidate: Candidate) -> None:
 def a_longer_run_is_stopped(candidate: Candidate) -> None:
     """Check that the mechanisms stop a run that is longer than declared.
 
-    A longer run is tried only if more uses are declared for it. Steps that read no
-    data are unlimited; `replay_audit` finds undeclared steps that read data.
+    A longer run is tried only if it declares more uses. The number of steps that read
+    no data is not limited; `replay_audit` finds undeclared steps that read data.
     """
     _require_length(candidate)
     served = 0
@@ -192,11 +193,11 @@ def _draw_nothing(*_: Any) -> None:
 
 
 def the_noise_is_recounted(candidate: Candidate) -> None:
-    """Check that the noise and the uses of a run are the certified ones, by recounting.
+    """Check by a recount that the noise and the uses of a run are the certified ones.
 
-    In runs of uncompiled steps the noise is recovered from the answers: what the
+    In runs with uncompiled steps the noise is recovered from the answers; what the
     mechanisms report about themselves is not trusted. The winner of a noisy selection
-    is evidence only if the noise does not drown the scores, so there is also a run
+    is evidence only if the noise does not dominate the scores, so there is another run
     with little noise.
     """
     served = 0

@@ -1,8 +1,8 @@
 """Stand-ins that `check` passes to a solver; they answer with private values.
 
 `PUBLIC` is the trusted base: the attributes that it lists are public, and all others
-are private. A test checks that each of them exists and is equal on neighbouring and on
-unrelated datasets.
+are private. A test checks that each public attribute exists and is equal on
+neighbouring and on unrelated datasets.
 """
 
 from __future__ import annotations
@@ -72,19 +72,21 @@ OBJECTS = ("loss", "penalty", "constraint", "separable")
 MOVES = {"move_to", "prox_step", "move_towards"}
 """Methods of an oracle whose arguments must be public."""
 STEPS = {"coordinate_steps": 1, "stochastic_steps": 2, "variance_reduced_steps": 3}
-"""Methods of an oracle that move w themselves, with the place of the noise among their
-arguments. They use private samples, and noise that a mechanism handed out."""
+"""Methods of an oracle that move w, and the position of the noise in their arguments.
+
+They use private samples, and noise that a mechanism handed out.
+"""
 PACKAGE = "dp_erm_bench"
 REPLACED = (f"{PACKAGE}.solvers.private", streams.__name__)
 """Modules with functions that are replaced during a check."""
 OWN = (f"{PACKAGE}.solvers", f"{PACKAGE}.releases")
-"""Modules of the package whose functions run on private values, as a user's do."""
+"""Modules of the package whose functions run on private values, as a solver's do."""
 LIFTED = (f"{PACKAGE}.kernels", f"{PACKAGE}.problems")
-"""Modules of the package that are lifted whole if a solver imports them as modules."""
+"""If a solver imports these modules, all their functions take private values."""
 
 
 def require_public(value: Any, what: str) -> Any:
-    """Return the raw form of a public value; raise `Leak` if it is private."""
+    """Return the raw form of a value; raise `Leak` if the value is private."""
     if (found := first_private(value)) is not None:
         raise Leak(f"{what} is a private value", found)
     return unwrap_values(value)
@@ -95,7 +97,7 @@ class Guarded(Guard):
 
     _public: frozenset[str]
     _others: Mapping[str, Callable[[Any, Any], Any]] = {}
-    """Functions that make the answers of some attributes.
+    """Functions that return the guarded form of an attribute, by its name.
 
     Each takes the guard and the raw attribute.
     """
@@ -117,22 +119,23 @@ class Guarded(Guard):
 
 
 class GuardedDataset(Guarded):
-    """A dataset: X, y and everything else that depends on records are private."""
+    """A dataset whose X and y, and whatever else depends on records, are private."""
 
     _public = PUBLIC["dataset"]
 
 
 class GuardedSmoothness(Guarded):
-    """Smoothness constants: public or declared uncharged; all that made them, private.
+    """Public smoothness constants; whatever they were computed from is private.
 
-    An uncharged use of the data is one that no budget pays for.
+    Constants computed from the data are public if this use of the data is declared as
+    uncharged, that is, if no budget pays for it.
     """
 
     _public = PUBLIC["smoothness"]
 
 
 class GuardedProblem(Guarded):
-    """A problem: its sizes, bounds, loss, penalty and constants are public."""
+    """A problem whose sizes, bounds, loss, penalty and constants are public."""
 
     _public = PUBLIC["problem"]
     _others = {
@@ -148,13 +151,13 @@ class GuardedProblem(Guarded):
 
 
 class Recorded(dict[str, Any]):
-    """Columns that are recorded but not released, so that they may be private."""
+    """Columns that are recorded but not released, so they may be private."""
 
 
 class GuardedOracle(Guarded):
-    """An oracle: its iterates are public, and all other answers are private.
+    """An oracle whose iterates are public, and whose other answers are private.
 
-    The iterates of an oracle that a solver makes for itself may be private.
+    If a solver makes an oracle for itself, the iterates of that oracle may be private.
     """
 
     secret = True
@@ -196,7 +199,7 @@ class GuardedOracle(Guarded):
 
 
 class GuardedMechanism(Guarded):
-    """A mechanism: it takes private values and returns published ones."""
+    """A mechanism that takes private values and returns published ones."""
 
     _public = PUBLIC["mechanism"]
     _others = {
@@ -219,7 +222,7 @@ class GuardedMechanism(Guarded):
     }
 
     def __call__(self, *args: Any, **keys: Any) -> Any:
-        """Return the published answer, as private if the release is secret."""
+        """Return the answer: public, but private if the release is secret."""
         nested = isinstance(self._raw, NestedMechanism)
         for one in args if type(self._raw) is RepeatAndSelectMechanism else ():
             check_apart(one, self._raw.release.name)
@@ -275,10 +278,9 @@ guard_by_kind.register(
 
 
 def call_privately(function: Any, *args: Any, instead: Any, **keys: Any) -> Any:
-    """Return the result of a function on raw values, as a private value.
+    """Call a function with raw values, and return its result as a private value.
 
-    The function must leave its module unchanged and print nothing; else this raises
-    `Leak`.
+    `Leak` is raised if the function changes its module or prints something.
 
     Parameters
     ----------
@@ -311,7 +313,7 @@ def call_privately(function: Any, *args: Any, instead: Any, **keys: Any) -> Any:
 
 
 def bare_function(function: Any) -> Any:
-    """Return a function of the solver's file that sees its module's original names."""
+    """Return a copy of a solver's function that uses its module's original globals."""
     code = getattr(function, "__code__", None)
     if code is None or code.co_filename not in private.LIFTED:
         return function
@@ -329,7 +331,7 @@ def bare_function(function: Any) -> Any:
 
 
 def _state_of(names: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the contents of a module, with copies of what can change in place."""
+    """Return the contents of a module; objects that can change in place are copied."""
     kinds = dict, list, set, np.ndarray
     return {
         name: repr(unwrap_values(value)) if isinstance(value, kinds) else id(value)
@@ -339,7 +341,7 @@ def _state_of(names: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def seeds_for(mechanisms: Iterable[Mechanism]) -> Callable[..., Any]:
-    """Return a function that makes public seeds, but raises `Leak` for noise seeds."""
+    """Return a function that makes public seeds; it raises `Leak` for noise seeds."""
 
     def stream_seeds(identities: Sequence[str], purpose: str) -> Any:
         made = streams.stream_seeds(identities, purpose)
@@ -391,14 +393,14 @@ def lift_globals(
 
 
 def _restore(names: dict[str, Any], before: dict[str, Any], made: Any) -> None:
-    """Restore the previous values of some names of a module; others are kept."""
+    """Restore the previous values of some names of a module; other names are kept."""
     for name in made:
         names.pop(name, None)
     names.update({name: before[name] for name in made if name in before})
 
 
 def _lifted_global(found: Any, ours: Mapping[str, Any]) -> Any:
-    """Return what replaces a global of a solver's module, usually the same object."""
+    """Return the replacement for a solver's global, usually the same object."""
     is_module, is_kind = isinstance(found, types.ModuleType), isinstance(found, type)
     name = getattr(found, "__name__", "")
     home = name if is_module else getattr(found, "__module__", "") or ""
@@ -410,7 +412,7 @@ def _lifted_global(found: Any, ours: Mapping[str, Any]) -> Any:
     elif not is_kind:
         lifts = lifts or (home.startswith(PACKAGE) and not home.startswith(OWN))
         lifts = bool(name) and (lifts or hasattr(found, "py_func"))
-    # It reads the records of the oracle or the problem that it is given.
+    # `Geometry` reads the records of the oracle or the problem that it gets.
     if found is Geometry:
         return lift_function(found)
     return lifted_value(found) if lifts else found
@@ -418,7 +420,7 @@ def _lifted_global(found: Any, ours: Mapping[str, Any]) -> Any:
 
 @contextlib.contextmanager
 def refuse_private_logs() -> Iterator[None]:
-    """Raise `Leak` inside this context if a log of any level gets a private value."""
+    """Raise `Leak` inside this context if a private value is logged at any level."""
     plain = logging.getLogRecordFactory()
 
     def make_record(*args: Any, **keys: Any) -> Any:
@@ -436,7 +438,7 @@ def refuse_private_logs() -> Iterator[None]:
 
 
 def guard_copies() -> Any:
-    """Let repeated runs accept wrapped functions, whose originals were checked."""
+    """Let repeated runs accept wrapped functions; the original ones were checked."""
     return patch.object(repeat_and_select, "check_apart", lambda *_: None)
 
 
@@ -451,7 +453,7 @@ def kept_beyond(solver: Solver, modules: Iterable[types.ModuleType]) -> Iterator
 
 
 def _held_by(value: Any) -> Any:
-    """Return the contents of a global: of a function, its attributes and defaults."""
+    """Return the contents of a global; for a function, its attributes and defaults."""
     if isinstance(value, types.FunctionType):
         return [*vars(value).values(), *(value.__defaults__ or ())]
     return dict(value) if isinstance(value, dict) else value

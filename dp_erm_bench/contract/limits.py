@@ -32,10 +32,10 @@ from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Limit
 
 SHRINK = (64, 16, 4, 1)
-"""The slope of the gap is fitted at these iterations: the length / each number."""
+"""The slope of the gap is fitted at the iterations length / k, for each k here."""
 EPSILON = 1.0
 LOW, MANY = 0.1, 500
-"""An epsilon and a number of records in the range of the papers' printed constants."""
+"""An epsilon and a number of records at which papers' printed constants are valid."""
 
 
 def the_limit_is_reached(candidate: Candidate) -> None:
@@ -45,7 +45,7 @@ def the_limit_is_reached(candidate: Candidate) -> None:
     curved = curved_losses()
     for parts in objectives(candidate.solver.constrained):
         if parts[0] not in curved:
-            continue  # no rate is stated for them
+            continue  # no rate is stated for other losses
         problem = well_conditioned_problem(*parts).with_smoothness("data")
         assert problem.optimum.w is not None
         hessian = problem.hessian(problem.optimum.w) / problem.n
@@ -82,9 +82,10 @@ def _require_limit(limit: Limit, problem: ERMProblem) -> None:
 
 
 def columns_of_zeros_are_harmless(candidate: Candidate) -> None:
-    """Check that iterates stay finite with a column of zeros, and do not move along it.
+    """Check that iterates are finite, and do not move along a column of zeros.
 
-    Noise on whole gradients moves them along it, and then only finiteness is checked.
+    Noise on whole gradients does move iterates along such a column. In this case only
+    finiteness is checked.
     """
     _require_risks(candidate)
     clips = (1.0, None) if "clip" in candidate.parameters else (None,)
@@ -108,7 +109,7 @@ def _require_risks(candidate: Candidate) -> None:
 
 
 def noise_on_vectors(releases: tuple[Release, ...]) -> bool:
-    """Return whether noise is added to whole gradients, columns of zeros included."""
+    """Return whether noise is added to whole gradients, including columns of zeros."""
     return any(
         release.vectors and np.atleast_2d(release.sensitivity).shape[1] == 1
         for release in releases
@@ -128,7 +129,7 @@ def nothing_to_learn_moves_nothing(candidate: Candidate) -> None:
 
 
 def served_within_the_budget_or_refused(candidate: Candidate) -> None:
-    """Check that each problem is solved within the budget, or refused in a sentence."""
+    """Check that each problem is solved within the budget, or refused with a reason."""
     served = 0
     for parts in candidate.objectives() if candidate.foreign else objectives(True):
         problem = candidate.problem(parts)
@@ -163,7 +164,7 @@ def _complaint_of_run(run: Run, name: str) -> None:
 
 
 def calibrations_are_served(candidate: Candidate) -> None:
-    """Check that the solver runs with the calibrations of its class, and no others."""
+    """Check that a solver runs with exactly the calibrations that its class names."""
     problems = candidate.problems(candidate.variants[0])
     ons = [Subject(candidate, {}, problem) for problem in problems]
     for calibration in registry.names("calibration"):

@@ -18,11 +18,14 @@ from dp_erm_bench.contract.candidate import Candidate
 from dp_erm_bench.plugins.names import source_files
 
 Rewrite = Callable[[ModuleType, str], ast.Module]
-"""Takes a module and its source; returns the syntax tree to run in its place."""
+"""A function of a module and its source that returns the syntax tree to run instead."""
 
 
 def modules_of(candidate: Candidate) -> dict[str, ModuleType]:
-    """Return a solver's module and those next to its file, by name; {} if no file."""
+    """Return a solver's module and the modules next to its file, by their names.
+
+    The result is empty if the solver has no file of its own.
+    """
     solver = candidate.solver
     own = sys.modules.get(solver.__module__)
     is_there = getattr(own, solver.__name__, None) is solver  # not made in a function
@@ -42,17 +45,17 @@ def modules_of(candidate: Candidate) -> dict[str, ModuleType]:
 def load_again(
     candidate: Candidate, rewrite: Rewrite | None = None
 ) -> Iterator[tuple[Candidate, dict[str, ModuleType]]]:
-    """Yield a candidate whose modules are loaded again, and these modules by name.
+    """Yield a candidate with newly loaded modules, and these modules by name.
 
     The new modules share no state with the old ones, which other code continues to
-    find. A candidate without a file of its own is yielded as it is.
+    import. A candidate without a file of its own is yielded as it is.
 
     Parameters
     ----------
     candidate : Candidate
         The candidate whose modules are loaded.
     rewrite : callable, optional
-        Takes a module and its source; returns the syntax tree to run in its place.
+        Takes a module and its source; returns the syntax tree to run instead.
     """
     plain = modules_of(candidate)
     if not plain:
@@ -100,7 +103,7 @@ def source_of_module(module: ModuleType) -> str:
 
 
 def _code_of(module: ModuleType, rewrite: Rewrite | None) -> Any:
-    """Return the compiled code of a module, rewritten if asked."""
+    """Return the compiled code of a module, after the rewrite if there is one."""
     source = source_of_module(module)
     tree = rewrite(module, source) if rewrite else ast.parse(source)
     return compile(ast.fix_missing_locations(tree), str(module.__file__), "exec")

@@ -1,4 +1,4 @@
-"""Keep off the terminal what is printed while a solver is checked."""
+"""Keep output off the terminal while a solver is checked."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from typing import TextIO
 
 OWN = "dp-erm-bench: "
 LARGEST = 1 << 20
-"""Bytes of output that are kept."""
+"""Largest number of bytes of output that are kept."""
 
 
 @contextlib.contextmanager
 def silence_output() -> Iterator[list[str]]:
     """Keep output off the terminal inside this context; yield the list of its lines.
 
-    The list is filled when the context ends. The package's own lines are printed then.
+    The list is filled when the context ends. At that point the package's own messages
+    are printed.
     """
     lines: list[str] = []
     streams, sink = (sys.stdout, sys.stderr), _open_sink()
@@ -51,7 +52,7 @@ def silence_output() -> Iterator[list[str]]:
 def _open_sink() -> TextIO:
     """Return a stream that writes into an unnamed temporary file.
 
-    It stays open, since log handlers may keep a reference to it.
+    The stream stays open, since log handlers may keep a reference to it.
     """
     with tempfile.TemporaryFile(buffering=0) as file:
         descriptor = os.dup(file.fileno())
@@ -61,7 +62,7 @@ def _open_sink() -> TextIO:
 
 
 def _read_and_empty(descriptor: int) -> bytes:
-    """Return the content of an open file, at most `LARGEST` bytes, and empty it."""
+    """Empty an open file and return its content, at most `LARGEST` bytes."""
     os.lseek(descriptor, 0, os.SEEK_SET)
     content = os.read(descriptor, LARGEST)
     os.ftruncate(descriptor, 0)

@@ -1,19 +1,20 @@
-"""Measure the laws of releases whose kinds come from outside the package.
+"""Measure whether releases of classes from outside the package obey their laws.
 
 A law is the distribution of the noise that an accountant assumes. A law of the package
 has a twin (an independent second implementation), a test of its draws, and a proof that
-was read. For a kind from outside, even a subclass, there is only the claim of its
-class. It may draw half of the noise, add noise of one norm to a value that moves in
-another, or claim fewer uses than a record takes part in.
+was read. For a class from outside, even a subclass, there is only the law that the
+class claims. Such a class may draw half of the noise, add noise of one norm to a value
+that moves in another, or claim fewer uses than a record takes part in.
 
-So its own mechanism answers many times: the queries of the solver on two neighbours,
-and the worst moves within the declared sensitivity. An event that distinguishes the two
-sides is chosen from one half of the answers. In the other half Clopper and Pearson's
-bounds of its probabilities give a lower bound of delta at any epsilon. The law must not
-claim a smaller delta (``audit.profile``). A Renyi curve that a law claims is compared
-with a lower bound, too, since a delta that follows from it says little about it. If a
-mechanism of the package adds draws of the package, the delta of one number that moves
-by its sensitivity is also known exactly.
+So the mechanism of the release is called many times, with the solver's queries on two
+neighbours and with the largest moves within the declared sensitivity. One half of the
+answers is used to choose an event that distinguishes the two sides. On the other half,
+Clopper-Pearson confidence bounds on the probabilities of this event give a lower bound
+on delta at any epsilon. The law must not claim a smaller delta (``audit.profile``). If
+a law claims a Renyi curve, the curve is also compared with a lower bound, since a delta
+that follows from a curve says little about the curve. If a mechanism of the package
+adds draws of the package, the delta of one number that moves by its sensitivity is also
+known exactly.
 """
 
 from __future__ import annotations
@@ -63,30 +64,34 @@ Array = NDArray[np.float64]
 Statistic = Callable[[Array], Array]
 
 NOISES, FEWER = 100_000, 20_000
-"""Draws of unit noise on each side: for the first form of a kind, and for others."""
+"""Number of draws of unit noise on each side, for the first form and other forms."""
 FORMS = 3
-"""Most forms (laws, shapes) of a kind that are measured."""
+"""Largest number of forms (laws and shapes) of a class that are measured."""
 MULTIPLIERS = (0.7, 2.5)
-"""Noise scale / sensitivity, in the unit of the law: most of a profile is seen here."""
+"""Noise multipliers, in the unit of the law, that show most of a privacy profile."""
 KNOWN_AT = (0.3, 0.7, 2.3, 9.7)
-"""The same where the noise itself is examined: such moves lie on no lattice."""
+"""Noise multipliers for tests of the noise itself; such moves lie on no lattice."""
 ORDERS, COMMON = np.array([1.2, 1.5, 2.0, 4.0]), 0.9
-"""Orders of a Renyi curve (rare events decide higher ones), and the part of the answers
-whose ratios count in full."""
+"""Orders of a Renyi curve, and the share of the answers whose ratios count in full.
+
+At higher orders, rare events decide.
+"""
 TIMES = 100
-"""Most uses of one mechanism."""
+"""Largest number of uses of one mechanism."""
 FALSE_ALARM = 1e-6
 MOVED = 1e-9
-"""Relative change of an argument that may be due to rounding."""
+"""Largest relative change of an argument that may be due to rounding."""
 BINS = 100
 PLACES = np.linspace(-1.0, 1.0, 60)
-"""Places at which a move may begin: the distance from the value that was asked, divided
-by the length of the move. None of them is a half, since the middle between two
-multiples of the length may be rounded either way."""
+"""Places at which a move may begin, as multiples of the move, from the query's value.
+
+None of the places is 1/2, since the middle between two multiples of the length of the
+move may be rounded either way.
+"""
 
 
 def releases_of_outside_are_measured(candidate: Candidate) -> None:
-    """Check that releases of kinds from outside add the noise that their laws claim."""
+    """Check that releases from outside the package add the noise of their laws."""
     forms: dict[Any, Call] = {}
     for case, releases in _cases_of_outside(candidate):
         for call in _calls_of_outside(candidate, case, releases):
@@ -103,7 +108,7 @@ def releases_of_outside_are_measured(candidate: Candidate) -> None:
 
 
 def releases_without_twin(candidate: Candidate) -> dict[str, str]:
-    """Return a sentence for each release from outside without a twin, by its name."""
+    """Return a sentence for each release from outside that has no twin, by its name."""
     every = itertools.chain(*(releases for _, releases in _cases_of_outside(candidate)))
     return {
         one.name: f"release {one.name} of kind {type(one).__name__} names no twin"
@@ -124,7 +129,7 @@ def is_foreign(release: Release) -> bool:
 
 
 def _is_changed(*kinds: type) -> bool:
-    """Return whether some classes have a function from outside the package."""
+    """Return whether any of the classes has a function from outside the package."""
     functions = (_function_behind(x) for kind in kinds for x in vars(kind).values())
     modules = {one.__module__ for one in functions if isinstance(one, FunctionType)}
     outside = {name for name in modules if name.partition(".")[0] != PACKAGE}
@@ -138,10 +143,10 @@ def _function_behind(attribute: Any) -> Any:
 
 
 def _cases_of_outside(candidate: Candidate) -> Iterator[tuple[Case, list[Release]]]:
-    """Yield replays of one trial that declare releases from outside, with these.
+    """Yield cases of one trial that declare releases from outside, with these releases.
 
-    They are the variants on records at the bounds, in short and longer runs, and those
-    rows of parameters that have other laws.
+    The cases are the variants on records at the bounds, in short and longer runs, and
+    the rows of parameters that lead to further laws.
     """
     if is_ours(candidate.solver):
         return
@@ -152,7 +157,7 @@ def _cases_of_outside(candidate: Candidate) -> Iterator[tuple[Case, list[Release
     for case in itertools.chain(far, varied_cases(candidate)):
         if case.toggled is not None or case.family in LARGE:
             continue
-        # At the bounds, all pairs of the first objective: some move more than others.
+        # At the bounds all pairs of the first objective are used: some move more.
         parts = objectives.setdefault(case.params, case.parts)
         if case.parts != parts or (case.params in done and CORNERS not in case.family):
             continue
@@ -178,14 +183,14 @@ def _declared_outside(candidate: Candidate, case: Case) -> list[Release]:
 
 @dataclass
 class Call:
-    """The arguments that a mechanism from outside was called with on two neighbours.
+    """The arguments of one call to a mechanism from outside, on two neighbours.
 
     Attributes
     ----------
     release : Release
         The release of the mechanism.
     first, second : tuple of (arguments, keywords)
-        The arguments on D and on D', for the use that the record moves most.
+        The arguments on D and on D', in the use in which they differ most.
     moved : float
         The largest relative change of an argument in this use.
     whole : bool
@@ -206,20 +211,20 @@ class Call:
 
     @functools.cached_property
     def law(self) -> Law:
-        """Return the law of one use."""
+        """Return the law of a single use of the release."""
         law = self.release.law()
         return replace(law, times=math.ceil(law.times / self.release.times))
 
     @property
     def comparable_form(self) -> tuple[Any, ...]:
-        """Return a key that is equal for calls of which only one must be measured."""
+        """Return a key that is equal for calls if measuring one of them is enough."""
         shapes = tuple(np.shape(one) for one in self.first[0])
         law = self.law
         return type(self.release), self.release.mechanism, type(law), law, shapes
 
 
 class Ear(Side):
-    """A side of a replay that stores the arguments of mechanisms from outside."""
+    """One side of a replay, which stores the arguments of mechanisms from outside."""
 
     @functools.cached_property
     def arguments_by_release(self) -> dict[str, list[Any]]:
@@ -247,9 +252,9 @@ class Ear(Side):
 def _calls_of_outside(
     candidate: Candidate, case: Case, releases: Sequence[Release]
 ) -> Iterator[Call]:
-    """Yield for each release from outside the call that differs most on neighbours.
+    """Yield the call that differs most on neighbours, for each release from outside.
 
-    Raise ContractError if more uses move with the record than the law counts.
+    ContractError is raised if the record moves more uses than the law counts.
     """
     first = Ear(candidate, case, 0)
     account = first.play()
@@ -263,7 +268,7 @@ def _calls_of_outside(
         held = isinstance(release.mechanism, type) and issubclass(
             release.mechanism, SamplingMechanism
         )
-        # Any sample may hold the record.
+        # Any sample may contain the record.
         uses = len(moves) if held else sum(move > MOVED for move in moves)
         require(
             uses <= law.times,
@@ -289,7 +294,7 @@ def _is_whole(values: Array) -> bool:
 
 
 def _largest_move(one: Any, other: Any) -> float:
-    """Return the largest change of an argument, relative to its size."""
+    """Return the largest change of an argument, relative to the argument's size."""
     sizes = [0.0]
     for a, b in zip(one[0], other[0], strict=False):
         if isinstance(a, np.ndarray) and a.dtype.kind == "f" and np.shape(b) == a.shape:
@@ -305,13 +310,13 @@ class ValuePair:
     Attributes
     ----------
     words : str
-        How they differ.
+        How the values differ.
     first, second : array of shape (k,)
         The values.
     other : tuple, optional
-        All arguments of the second one, if there are more than the value.
+        All arguments of the second call, if it has more arguments than the value.
     adjacencies : tuple of Adjacency
-        The adjacencies under which the two may be neighbours.
+        The adjacencies under which neighbours may give these two values.
     """
 
     words: str
@@ -329,7 +334,7 @@ def require_law_holds(call: Call, many: int) -> None:
     call : Call
         The arguments that the mechanism was called with.
     many : int
-        Draws of unit noise on each side.
+        Number of draws of unit noise on each side.
     """
     kind, name = type(call.release).__name__, call.release.name
     title = f"release {name} of kind {kind}"
@@ -363,7 +368,7 @@ def require_law_holds(call: Call, many: int) -> None:
 
 
 def _reason_not_measured(release: Release) -> str:
-    """Return why the kind of a release cannot be measured; empty if it can."""
+    """Return why a release cannot be measured; empty if it can."""
     if issubclass(release.mechanism, NestedMechanism):
         return "makes other mechanisms"
     if issubclass(release.mechanism, SingleUseMechanism):
@@ -376,7 +381,7 @@ def _reason_not_measured(release: Release) -> str:
 def _claimed_deltas(
     law: Law, z: float, adjacency: Adjacency, grid: Array = GRID
 ) -> Array:
-    """Return the least deltas that any accountant derives from a law, per epsilon."""
+    """Return the least delta that an accountant derives from a law, at each epsilon."""
     claimed, level = delta_at((law,), z, adjacency, grid), law.level(z)
     if level is not None:
         # The profile of randomised response bounds that of any law of this level.
@@ -387,21 +392,23 @@ def _claimed_deltas(
 
 
 def law_refutation(call: Call, noise: Noise, z: float) -> str:
-    """Return how the loss of a noise exceeds the claim of a law; empty if it does not.
+    """Return how a noise loses more privacy than a law claims; empty if it does not.
 
-    One number that moves by its sensitivity has the answers x and x + d on neighbours,
-    where x is noise of scale 1. Over a Poisson sample of rate q, under ``zero_out``,
-    the probability of an interval E is (1 - q) P(x in E) + q P(x + d in E) on one side
-    and P(x in E) on the other. Under ``replace_one`` the sensitivity is twice a
-    record's own term, and the two probabilities are the first one with d/2 and with
-    -d/2 in place of d. Each E gives a lower bound of delta, P(E) - e^epsilon Q(E).
+    Consider one number that moves by its sensitivity. In units of the noise scale, its
+    answers on neighbours are x and x + d, where x is noise of scale 1. Under
+    ``zero_out``, for a Poisson sample of rate q, the probability of an interval E is
+    (1 - q) P(x in E) + q P(x + d in E) on one side and P(x in E) on the other. Under
+    ``replace_one`` the sensitivity is twice a record's own term. The two probabilities
+    are then the first expression with d/2 and with -d/2 in place of d. If P and Q are
+    the probabilities on the two sides, each E gives the lower bound
+    P(E) - e^epsilon Q(E) on delta.
 
     Parameters
     ----------
     call : Call
         The arguments that the mechanism was called with.
     noise : callable
-        Bounds of the probabilities of intervals, see `Noise`.
+        Returns bounds on the probabilities of intervals, see `Noise`.
     z : float
         Noise multiplier of the mechanism.
     """
@@ -441,24 +448,26 @@ def law_refutation(call: Call, noise: Noise, z: float) -> str:
 
 
 Noise = Callable[[float, float], Array]
-"""Takes m and d; returns lower and upper bounds of P(x + m in E) for intervals E.
+"""A function of m and d: returns lower and upper bounds on P(x + m in E).
 
-The shape is (2, intervals), and x is noise of scale 1.
+Here x is noise of scale 1. There is a bound for each of several intervals E, so the
+shape is (2, number of intervals).
 """
 ROUNDED = 1e-3
-"""Relative difference between accountants and a known delta that is allowed."""
+"""Allowed relative difference between a claimed delta and a known one."""
 STEPS = 4001
 """Number of places at which intervals end."""
 DRAWS, LATE = 4_000_000, 10_000_000
-"""Draws of a noise, and the place in a stream at which late draws begin."""
+"""Number of draws of a noise, and the place in a stream at which late draws begin."""
 SINGLE = 3000
 BESIDE = 1e-7 * math.pi
 
 
 def noises_of(release: Release) -> list[Noise]:
-    """Return the probabilities of the noise that a release adds: exact, or from draws.
+    """Return the distributions of a release's noise, known exactly or from draws.
 
-    Draws from late in the streams are tested separately: their law may differ.
+    If draws are used, those from late in the streams form a second distribution, since
+    their law may differ. The list is empty if the mechanism does not only add noise.
     """
     kind, mechanism = type(release), release.mechanism
     packed = [one for one in mechanism.__mro__ if is_ours(one)]
@@ -475,14 +484,14 @@ def noises_of(release: Release) -> list[Noise]:
 
 
 def _ends_of_intervals(places: Array) -> tuple[Array, Array]:
-    """Return the ends of intervals: above each place, below it, and between places."""
+    """Return the ends of the intervals above, below and between given places."""
     far = np.full(places.size, np.inf)
     begins = np.concatenate([places, -far, places[:-1]])
     return begins, np.concatenate([far, places, places[1:]])
 
 
 def _known_noise(distribution: Callable[[Array], Array]) -> Noise:
-    """Return the probabilities of a noise with F(x) = 1 - F(-x), up to rounding."""
+    """Return the exact `Noise` of a distribution function F with F(x) = 1 - F(-x)."""
 
     def noise(moved: float, d: float) -> Array:
         begins, ends = _ends_of_intervals(np.linspace(-40.0, 40.0 + d, STEPS))
@@ -498,7 +507,7 @@ def _known_noise(distribution: Callable[[Array], Array]) -> Noise:
 
 
 def _laplace_distribution(x: Array) -> Array:
-    """Return the distribution function with density exp(-|x|) / 2."""
+    """Return the values at x of the distribution function of density exp(-|x|) / 2."""
     tail = 0.5 * np.exp(-np.abs(x))
     return np.where(x < 0.0, tail, 1.0 - tail)
 
@@ -507,7 +516,7 @@ NORMAL, LAPLACE = _known_noise(ndtr), _known_noise(_laplace_distribution)
 
 
 class Drawn:
-    """Clopper and Pearson's bounds of the probabilities of a noise, from its draws.
+    """Clopper-Pearson bounds on the probabilities of a noise, from its draws.
 
     Parameters
     ----------
@@ -533,7 +542,7 @@ class Drawn:
         self.places = np.concatenate([ends - BESIDE, ends + BESIDE])
 
     def __call__(self, moved: float, d: float) -> Array:
-        """Return bounds of the probabilities of intervals, of shape (2, intervals)."""
+        """Return lower and upper bounds on the probabilities of intervals."""
         ends = _ends_of_intervals(np.unique([*self.places, *(self.places + d)]))
         below = [np.searchsorted(self.sorted, one - moved) for one in ends]
         counts = below[1] - below[0]
@@ -543,8 +552,8 @@ class Drawn:
     def repetition_in_words(self) -> str:
         """Return a sentence if a stream repeats a row of draws; empty if it does not.
 
-        The row is so long that independent draws repeat one with probability at most
-        1e-9.
+        Only rows are compared that are so long that independent draws repeat a row with
+        probability at most 1e-9.
         """
         for drawn in self.streams:
             _, ranks, counts = np.unique(drawn, return_inverse=True, return_counts=True)
@@ -561,7 +570,7 @@ class Drawn:
 
 
 class Measured:
-    """Answers of a mechanism from outside at a noise multiplier.
+    """The answers of a mechanism from outside at one noise multiplier.
 
     Parameters
     ----------
@@ -570,7 +579,7 @@ class Measured:
     z : float
         Noise multiplier.
     many : int
-        Draws of unit noise on each side.
+        Number of draws of unit noise on each side.
     """
 
     def __init__(self, call: Call, z: float, many: int) -> None:
@@ -592,7 +601,7 @@ class Measured:
         return self.release.mechanism(self.release, self.z, names)
 
     def _serves_batches(self) -> bool:
-        """Return whether trials in a batch get the same answers as alone."""
+        """Return whether trials get the same answers in a batch as alone."""
         names = [f"probe {k}" for k in range(3)]
         try:
             together = self._answer_once(names)
@@ -650,11 +659,11 @@ class Measured:
             yield ValuePair("as a record moves it", base, other, args, at)
 
     def _pairs_elsewhere(self, pair: ValuePair) -> Iterator[ValuePair]:
-        """Yield the same move from other places, if answers do not move as the value.
+        """Yield the same move from other places, if answers do not move like the value.
 
-        One place is 0, where noise that is truncated at a limit differs. The other is
-        the place at which the move changes answers most, since a value that is rounded
-        first may move by more.
+        One place is 0, where truncated noise would differ. The other is the place at
+        which the move changes answers most: if values are rounded before noise is
+        added, the move may become larger.
         """
         if self._follows_value(pair):
             return
@@ -677,24 +686,25 @@ class Measured:
             yield ValuePair(f"{pair.words}, from elsewhere", first, first + move)
 
     def _is_admitted(self, value: Array) -> bool:
-        """Return whether a query takes a value unchanged: not rounded or clipped."""
+        """Return whether a query neither rounds nor clips a value."""
         try:
             return np.array_equal(self._query(value), value)
         except Exception:
             return False
 
     def _query(self, value: Array) -> Array:
-        """Return the vector of shape (k,) that noise is added to for a given value."""
+        """Return the vector of shape (k,) to which noise is added for a given value."""
         (head, *rest), keys = self.call.first
         asked = self.probe.query(value.reshape(np.shape(head)), *rest, **keys)
         return np.ravel(asked)
 
     def _score_pairs(self) -> Iterator[ValuePair]:
-        """Yield pairs in which some scores overtake others, by the declared moves.
+        """Yield pairs of scores in which some overtake others by the declared moves.
 
-        In the first pair one of equal scores gets ahead. In the second one half of the
-        scores get ahead, which were behind by the same amount. A pair is left out if
-        its scores move by more than declared.
+        In the first pair, all scores are equal on one side, and one of them is ahead on
+        the other side. In the second pair, half of the scores are behind on one side,
+        and ahead by the same amount on the other. A pair is left out if its scores move
+        by more than declared.
         """
         size = self._sensitivity
         place, base = np.arange(size.size), np.full(size.shape, 3.0 * size.max())
@@ -712,7 +722,7 @@ class Measured:
                 yield pair
 
     def _largest_moves(self) -> Iterator[tuple[str, Array]]:
-        """Yield the largest moves within the declared sensitivity."""
+        """Yield the names and the largest moves within the declared sensitivity."""
         size, k = self._sensitivity, self.value.size
         if k == 1:
             yield "moved by its sensitivity", size * np.ones(1)
@@ -741,14 +751,14 @@ class Measured:
         return np.broadcast_to(np.ravel(declared), self.value.shape)
 
     def refutation(self, pair: ValuePair, deltas: Array, alpha: float) -> str:
-        """Return how the answers exceed the claimed deltas; empty if they do not.
+        """Return how the answers refute the claimed deltas; empty if they do not.
 
         Parameters
         ----------
         pair : ValuePair
             The two values that are compared.
         deltas : array
-            Claimed deltas on the epsilons of `GRID`.
+            Claimed delta at each epsilon of `GRID`.
         alpha : float
             Largest probability of a false alarm for one statistic.
         """
@@ -770,11 +780,11 @@ class Measured:
         return max(found, key=lambda one: one[0])[1]
 
     def curve_refutation(self, pair: ValuePair, alpha: float) -> str:
-        """Return how the answers exceed a claimed Renyi curve; empty if they do not.
+        """Return how the answers refute a claimed Renyi curve; empty if they do not.
 
         By Hoelder's inequality e^((a - 1) D_a(P, Q)) >= E_P[f^(a - 1)]^a /
-        E_Q[f^a]^(a - 1) for any f > 0. Here f is the ratio of frequencies in one half
-        of the answers, between bounds. The means are bounded on the other half
+        E_Q[f^a]^(a - 1) for any f > 0. Here f is the ratio of the frequencies in one
+        half of the answers, clipped to bounds. The means are bounded on the other half
         (Maurer, Pontil, "Empirical Bernstein bounds", COLT 2009, Theorem 4).
         """
         claimed = self.call.law.rdp(self.z, ORDERS)
@@ -809,13 +819,14 @@ class Measured:
     def _answers_to_pair(self, pair: ValuePair) -> tuple[Array, Array]:
         """Return independent answers on both sides, of shape (N, uses together, k).
 
-        The first use in each answer gets a value of the pair, the other the value on D.
+        The first use in each answer gets a value of the pair. A second use, if any,
+        gets the value on D.
         """
         known = self.sampled or (pair.other is None and self._follows_value(pair))
         if not known:
             first, _ = self._published_answers(0, pair.first, None)
             return first, self._published_answers(1, pair.second, pair.other)[0]
-        # The noise is independent of the value: drawn once, it serves all pairs.
+        # The noise is independent of the value, so it is drawn once for all pairs.
         base = np.zeros_like(pair.first) if self.sampled else pair.first
         sides = []
         for side, value in enumerate((pair.first, pair.second)):
@@ -834,7 +845,7 @@ class Measured:
         return bool(np.allclose(there - here, move, rtol=1e-9, atol=1e-9))
 
     def _both(self, first: Array, second: Array, count: int = 1) -> list[Array]:
-        """Return answers to two values with the same noise, each of (count, size)."""
+        """Return answers of shape (count, size) to two values, with the same noise."""
         names = [f"probe {k}" for k in range(count)]
         return [
             self._ask_once(self._make_mechanism(names), one, None)
@@ -842,9 +853,10 @@ class Measured:
         ]
 
     def _published_answers(self, side: int, value: Array, other: Any) -> list[Array]:
-        """Return answers to a value, and 1 or 0 for whether a record is in the sample.
+        """Return answers to a value, and for each whether the sample contains a record.
 
-        The shapes are (N, uses together, k) and (N, 1, 1).
+        The second array contains 1 or 0. The shapes are (N, uses together, k) and
+        (N, 1, 1).
         """
         key = side, value.tobytes(), id(other)
         if key not in self._drawn:
@@ -873,7 +885,7 @@ class Measured:
                 yield np.stack(asked, axis=1), np.reshape(held, (-1, 1, 1))
 
     def _holds(self, mechanism: Any, trial: int) -> float:
-        """Return 1 if a record is in the next sample, else 0; always 1 if unsampled."""
+        """Return 1 if a record is in the next sample or nothing is sampled, else 0."""
         if not self.sampled:
             return 1.0
         indices, _ = mechanism.sample(trial, self.call.records, 1)
@@ -897,7 +909,7 @@ class Measured:
 
 
 def bernstein_bound(values: Array, sign: float, alpha: float) -> float:
-    """Return an empirical Bernstein bound of the mean of random values in [0, 1].
+    """Return an empirical Bernstein bound on the mean of random values in [0, 1].
 
     Parameters
     ----------

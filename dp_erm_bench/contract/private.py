@@ -1,11 +1,12 @@
 """Private values: numbers that depend on records and may leave through mechanisms only.
 
 Everything computed from a private value is private, whether by operators, by numpy and
-scipy, or by compiled kernels. An operation that would publish one raises a `Leak` that
-names its place: a condition, a plain number, a count, a key, a text, a file, a public
-array. An array that a solver makes is public until a private value is written to it or
-to a view of it; both share one `ArrayState`. Types and dtypes are public. Lengths are
-public, too, unless a sample or a selection decides them.
+scipy, or by compiled kernels. An operation that would publish a private value raises a
+`Leak`, which names the line of code. Such an operation uses the value as a condition, a
+plain number, a count, a key or a text, or writes it to a file or a public array. An
+array that a solver makes is public until a private value is written to it or to a view
+of it; an array and its views share one `ArrayState`. Types and dtypes are public.
+Lengths are public, too, unless a sample or a selection decides them.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from dp_erm_bench.errors import UsageError
 
 SIZES = {"shape", "size", "nbytes", "strides"}
 PUBLIC = {*SIZES, "ndim", "dtype", "itemsize", "format"}
-"""Attributes of a value that are public; sizes are, unless a length is private."""
+"""Attributes of a value that are public; sizes are private if a length is private."""
 STORED = {"nnz", "indices", "indptr", "data", "row", "col"}
 """Attributes of a sparse matrix that show which entries it stores, and how many.
 
-Both depend on records.
+The stored entries depend on records.
 """
 FORBIDDEN = {"tofile", "tobytes", "dump", "dumps", "ctypes", "setflags", "base"}
-"""Attributes of an array that give out its entries past the checks of this module."""
+"""Attributes of an array that expose its entries without the checks of this module."""
 WRITING = {
     *("save", "savez", "savez_compressed", "savetxt", "save_npz", "savemat"),
     *("array2string", "array_repr", "array_str", "format_float_positional"),
@@ -69,7 +70,7 @@ OPERATORS = {
     "negative": operator.neg,
     "absolute": abs,
 }
-"""Operators that replace ufuncs for sparse matrices, which do not support these."""
+"""Operators that replace ufuncs for sparse matrices, which do not support ufuncs."""
 OBJECTS = tuple(f"dp_erm_bench.{x}" for x in ("norms", "losses", "pen", "constr"))
 """Prefixes of the modules whose objects are public."""
 WATCHED: set[str] = set()
@@ -77,7 +78,7 @@ WATCHED: set[str] = set()
 LIFTED: set[str] = set()
 """Files whose functions run on private values."""
 FOUND: list[Leak] = []
-"""The leaks so far, since a solver may have caught their exceptions."""
+"""The leaks so far; they are kept, since a solver may catch their exceptions."""
 PUBLIC_SIZES: set[int] = {1}
 """Lengths that reveal nothing; n, p and the number of trials are added for a run."""
 NOTHING: frozenset[int] = frozenset()
@@ -85,7 +86,7 @@ NESTED = (tuple, list, set, frozenset)
 
 
 class CodeLine(NamedTuple):
-    """A line of a solver, its expression, and the lines that called it."""
+    """A line of a solver's code, its expression, and the lines that called it."""
 
     file: str
     line: int
@@ -93,7 +94,7 @@ class CodeLine(NamedTuple):
     callers: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        """Return the line in words."""
+        """Return the line, its expression and its callers in words."""
         calls = "".join(f", called in line {line}" for line in self.callers)
         return f"line {self.line}, `{self.text}`{calls}"
 
@@ -154,16 +155,16 @@ class ArrayState:
     Attributes
     ----------
     is_public : bool
-        Whether nothing private has been written to them.
+        Whether no private value has been written to the array or its views.
     published : str
-        The name of an array that has to stay public, empty for all others.
+        Name of the array if it has to stay public, otherwise empty.
     """
 
     is_public: bool
     published: str = ""
 
     def write(self, value: Any) -> None:
-        """Note that a private value is written; raise `Leak` if that is not allowed."""
+        """Note that a private value is written; raise `Leak` if it must not be."""
         if self.published:
             raise Leak(f"a private value is written to {self.published}", value)
         self.is_public = False
@@ -204,7 +205,7 @@ REFUSED: dict[str, tuple[str, Callable[..., Any]]] = {
 }
 """Methods that would publish a private value.
 
-Each has the message of its `Leak`, and the function that public values use.
+Each name maps to the message of the `Leak`, and to the function for public values.
 """
 
 
@@ -218,7 +219,7 @@ def _refusing_method(what: str, plain: Callable[..., Any]) -> Any:
 
 
 class StandIn:
-    """An object that reports the type of the raw object in it; types are public."""
+    """An object that reports the type of its raw object; types are public."""
 
     __slots__ = ()
 
@@ -228,7 +229,7 @@ class StandIn:
 
 
 class Private(StandIn, NDArrayOperatorsMixin):
-    """A value that depends on records, or a solver's array that may come to do so.
+    """A value that depends on records, or a solver's array that may do so later.
 
     Parameters
     ----------
@@ -239,10 +240,10 @@ class Private(StandIn, NDArrayOperatorsMixin):
     state : ArrayState, optional
         The state of the array of which it is a view; by default the value is private.
     source : object, optional
-        A private value that it was computed from.
+        A private value from which it was computed.
     is_noise : bool
-        Whether it is noise that a mechanism hands out ahead; a value computed from
-        noise is noise, too.
+        Whether it is noise that a mechanism hands out before compiled steps. A value
+        computed from such noise is noise, too.
     """
 
     __slots__ = ("_before", "_hidden", "_is_noise", "_origin", "_raw", "_state")
@@ -264,7 +265,7 @@ class Private(StandIn, NDArrayOperatorsMixin):
         self._state = ArrayState(False) if state is None else state
         frame = None if state is not None and state.is_public else _solver_frame()
         self._origin = frame and (frame.f_code, frame.f_lasti, frame.f_lineno)
-        # The last line before this one that made a value on its way.
+        # The line that made the source, if it is another line than this one.
         self._before = source._origin if type(source) is Private else None
         if self._origin and self._before and self._origin[::2] == self._before[::2]:
             self._before = source._before
@@ -285,7 +286,7 @@ class Private(StandIn, NDArrayOperatorsMixin):
     def _make_computed(
         self, found: Any, hidden: Iterable[int] = NOTHING, also: bool = False
     ) -> Any:
-        """Return a result computed from this value, or a view of it, wrapped."""
+        """Return a computed result, or a view of this value, in wrapped form."""
         if also or is_private(self):
             return as_private(found, hidden, self)
         is_view = isinstance(found, np.ndarray) and np.may_share_memory(
@@ -395,10 +396,10 @@ for _name, _refusal in REFUSED.items():
 
 
 def apply_to_raw(function: Any, *args: Any, about: Any, **keys: Any) -> Any:
-    """Return the result of a function on raw values; its errors may be leaks.
+    """Return the result of a function on raw values.
 
-    An error raises `Leak` if a private value is among the arguments, since it would
-    depend on records.
+    If the function raises an error and an argument is private, `Leak` is raised, since
+    the error would depend on records.
 
     Parameters
     ----------
@@ -426,7 +427,7 @@ def name_of(function: Any) -> str:
 
 
 def _write_private(target: Any, value: Any) -> None:
-    """Note that something private was written to an array."""
+    """Note that a private value was written to an array."""
     if type(target) is not Private:
         raise Leak("a private value is written to a public array", value)
     target._state.write(value)
@@ -460,7 +461,7 @@ def _private_lengths(found: Any) -> set[int]:
 
 
 class Guard(StandIn):
-    """A stand-in for an object of the package, whose answers are private or public."""
+    """A stand-in for an object of the package; its answers are private or public."""
 
     secret = False
     """Whether the result of a function that gets this object may depend on records."""
@@ -473,7 +474,7 @@ class Guard(StandIn):
 
 
 class Public(Guard):
-    """A public object (loss, penalty, constraint): its methods take private values."""
+    """A public object (loss, penalty, constraint) whose methods take private values."""
 
     def __getattribute__(self, name: str) -> Any:
         if name in ("_raw", "__class__", "__deepcopy__"):
@@ -486,7 +487,7 @@ class Public(Guard):
 
 
 def public_object(raw: Any) -> Any:
-    """Return the guard of a public object; its class is a subclass of the object's."""
+    """Return the guard of a public object, an instance of a subclass of its class."""
     kind = type(raw)
     if isinstance(raw, np.random.Generator):  # a class in C, without subclasses here
         return Public(raw)
@@ -498,9 +499,9 @@ def public_object(raw: Any) -> Any:
 
 @functools.singledispatch
 def guard_by_kind(value: Any) -> Any:
-    """Return the guard of an object that may hold records; other objects as they are.
+    """Return the guard of an object that may contain records, else the object itself.
 
-    The guard for each type is registered where it is defined.
+    The guard for each type is registered in the module that defines the guard.
     """
     return value
 
@@ -533,7 +534,7 @@ def first_private(*values: Any) -> Any:
 
 
 def any_private(*values: Any) -> bool:
-    """Return whether some value is private, or is an object with private answers."""
+    """Return whether any value is private, or is an object with private answers."""
     return any(
         is_private(one) or getattr(type(one), "secret", False)
         for one in walk_leaves(values)
@@ -562,7 +563,7 @@ def over(function: Callable[[Any], Any], value: Any) -> Any:
 
 
 def unwrap_values(value: Any) -> Any:
-    """Return values without their guards, in nested containers, too.
+    """Return values without their guards, also inside nested containers.
 
     A function of the solver becomes one that takes and returns raw values.
     """
@@ -605,7 +606,7 @@ def as_private(value: Any, hidden: Iterable[int] = NOTHING, source: Any = None) 
     hidden : iterable of int
         Lengths that are private.
     source : object, optional
-        A private value that it was computed from.
+        A private value from which it was computed.
     """
     kind, value = type(value), guard(value)
     if value is None or is_guard(value) or kind in (type, np.dtype, types.EllipsisType):
@@ -633,7 +634,7 @@ def as_public(value: Any, state: ArrayState | None = None) -> Any:
 
 
 def _is_public_object(kind: type) -> bool:
-    """Return whether a class is one of public objects, such as norms or losses."""
+    """Return whether a class describes public objects, such as norms or losses."""
     others = (type, tuple, dict, list, Exception, Guard)
     return kind.__module__.startswith(OBJECTS) and not issubclass(kind, others)
 
@@ -643,8 +644,9 @@ def call_with_raw(
 ) -> Any:
     """Return the result of a function that does not support private values.
 
-    The function gets raw values, and its result is private if an argument was. Arrays
-    that it wrote to become private then. Raise `Leak` if it would publish a value.
+    The function gets raw values. If an argument was private, the result is private,
+    and arrays to which the function wrote become private. `Leak` is raised if the
+    function would publish a private value.
 
     Parameters
     ----------
@@ -733,7 +735,7 @@ class LiftedModule:
 
 
 class LiftedType(type):
-    """Replacement of the type float, int or a sparse one that keeps values private."""
+    """A replacement for float, int or a sparse type that keeps values private."""
 
     plain: Any
 
@@ -741,17 +743,17 @@ class LiftedType(type):
         return isinstance(value, cls.plain)
 
     def __call__(cls, *args: Any, **keys: Any) -> Any:
-        """Return an instance of the plain type, private if an argument is."""
+        """Return an instance of the plain type; it is private if an argument is."""
         return call_with_raw(cls.plain, *args, **keys)
 
 
 def lifted_type(plain: type) -> LiftedType:
-    """Return the type that replaces a plain one."""
+    """Return the type that replaces a plain type."""
     return LiftedType(plain.__name__, (), {"plain": plain})
 
 
 def lifted_value(found: Any) -> Any:
-    """Return what replaces a member of a lifted module."""
+    """Return the replacement for a member of a lifted module."""
     if isinstance(found, types.ModuleType):
         return LiftedModule(found)
     if isinstance(found, type):
@@ -775,7 +777,7 @@ def _lift_extreme(plain: Any, ufunc: Any) -> Any:
 
 
 def _private_length(value: Any) -> Any:
-    """Return the length of a value, as private if it is hidden."""
+    """Return the length of a value, as a private value if the length is hidden."""
     hidden = is_private(value) and value._hidden
     return Private(len(value._raw)) if hidden else len(value)
 

@@ -1,9 +1,9 @@
 """The small problems that algorithms are checked on, and their neighbours.
 
 Two neighbours differ in one record, which is exchanged or set to zero. In each family
-this record decides something that a solver might read past its mechanisms: the largest
-or the median norm, the scale of a column, whether a column is empty or constant, the
-classes, the range of the labels, a rank.
+this record decides a quantity that a solver might read without a mechanism. Examples
+are the largest or the median norm, the scale of a column, whether a column is empty or
+constant, the classes, the range of the labels, and a rank.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ RADIUS = np.array([1.0, 2.0, 0.5, 3.0, 1.0, 0.3])
 
 
 def objectives(constrained: bool = False) -> list[Parts]:
-    """Return triples of a loss, a penalty and a constraint to check algorithms on.
+    """Return triples of a loss, a penalty and a constraint for checks of algorithms.
 
-    Every loss whose smoothness constant steps depend on is combined with every
-    separable penalty and, if ``constrained``, with every constraint (without a
-    penalty). Few algorithms serve the other losses, so these take turns. Losses with a
-    kink go through the separable penalties and the constraints; linear and non-convex
-    ones get a ridge penalty and one constraint. A penalty that is not separable costs
-    more. It is combined with two losses, if it exists for every p.
+    Every loss of `curved_losses` is combined with every separable penalty and, if
+    ``constrained``, with every constraint (without a penalty). Few algorithms support
+    the other losses, so there are fewer combinations with these losses. Losses with a
+    kink take turns over the separable penalties and the constraints. Linear and
+    non-convex losses get a ridge penalty and one constraint. Penalties that are not
+    separable cost more time. If such a penalty exists for every p, it is combined with
+    two losses.
     """
     losses, free = curved_losses(), ["none"]
     others = [name for name in registry.names("loss") if name not in losses]
@@ -69,7 +70,7 @@ def objectives(constrained: bool = False) -> list[Parts]:
 
 
 def curved_losses() -> list[str]:
-    """Return the names of convex losses whose smoothness constant steps depend on."""
+    """Return the names of convex losses with a positive, finite smoothness constant."""
     built = {name: build("loss", name) for name in registry.names("loss")}
     return [name for name, loss in built.items() if loss.is_curved and loss.convex]
 
@@ -151,15 +152,15 @@ def small_problem(
 def neighbours(
     adjacency: Adjacency, parts: Parts, strength: float = 0.02
 ) -> tuple[tuple[ERMProblem, ERMProblem], ...]:
-    """Return pairs of problems that differ in the first record, at the bounds.
+    """Return pairs of problems that differ in the first record only.
 
-    All records are at corners of the declared bounds. In the second problem of a pair
-    the first record has one coordinate flipped, or all, or it is zero.
+    All records are at corners of the declared bounds. In the second problem of a pair,
+    the first record has the sign of one or of all coordinates flipped, or is zero.
 
     Parameters
     ----------
     adjacency : Adjacency
-        ``zero_out`` sets the record to zero; otherwise coordinates are flipped.
+        ``zero_out`` sets the record to zero; otherwise signs are flipped.
     parts : tuple of str
         Loss, penalty and constraint.
     strength : float
@@ -191,7 +192,7 @@ def well_conditioned_problem(
     loss, penalty, constraint : str
         Names of the parts of the objective.
     noise : float
-        Standard deviation of the noise on the scores that give the labels.
+        Standard deviation of the noise on the scores whose signs are the labels.
     """
     rng, p = np.random.default_rng(11), 8
     X = rng.normal(size=(200, p)) * np.linspace(0.8, 1.3, p)
@@ -238,10 +239,9 @@ class RecordChange:
     bounded : bool
         Whether bounds of the records are declared.
     nonzeros : int or None
-        Declared bound of the number of nonzero entries of a record; None if there is
-        none.
+        Declared bound on the number of nonzero entries of a record; None for no bound.
     largest : float
-        The declared bound of the labels.
+        Declared bound on the labels.
     """
 
     X: Array
@@ -262,7 +262,7 @@ class RecordChange:
 
 
 class Neighbours(NamedTuple):
-    """Two problems of one class, and the row in which their records differ."""
+    """Two problems of the same class, and the row in which their records differ."""
 
     first: Any
     second: Any
@@ -270,14 +270,14 @@ class Neighbours(NamedTuple):
 
 
 def column_bounds_of(p: int) -> Array:
-    """Return the declared bounds of the p columns."""
+    """Return the declared bounds on the p columns."""
     return np.resize([1.0, 2.0, 0.5, 3.0, 1.5], p)
 
 
 def _align_records(
     rng: np.random.Generator, n: int, p: int, size: float
 ) -> RecordChange:
-    """Return small records whose gradients point one way, so their moves add up."""
+    """Return small records whose gradients have one direction, so that they add up."""
     y = np.where(np.arange(n) % 2 == 0, 1.0, -1.0)
     jitter = 0.6 + 0.4 * rng.random((n, p))
     X = size * column_bounds_of(p) * y[:, None] * jitter
@@ -290,7 +290,7 @@ def _corner_of_bounds(p: int) -> Array:
 
 
 def outlying_record(rng: np.random.Generator, n: int = 10, p: int = 4) -> RecordChange:
-    """Return tiny records, of which one moves to a corner and gets the other label.
+    """Return tiny records, one of which moves to a corner and changes its label.
 
     Parameters
     ----------
@@ -305,7 +305,7 @@ def outlying_record(rng: np.random.Generator, n: int = 10, p: int = 4) -> Record
 
 
 def record_of_lone_column(rng: np.random.Generator) -> RecordChange:
-    """Return records, of which one fills an empty column and breaks a constant one."""
+    """Return records, one of which changes an empty column and a constant column."""
     base = _align_records(rng, 9, 5, 0.5)
     base.X[:, 3], base.X[:, 4] = 0.0, 0.7
     other = np.append(base.X[base.record, :3], [2.5, -1.0])
@@ -313,7 +313,10 @@ def record_of_lone_column(rng: np.random.Generator) -> RecordChange:
 
 
 def record_of_other_column(rng: np.random.Generator) -> RecordChange:
-    """Return records, of which one moves to another column, so that nothing cancels."""
+    """Return records, one of which moves its only entry to another column.
+
+    So the contributions of its old and its new entry do not cancel.
+    """
     base = _align_records(rng, 8, 4, 0.05)
     base.X[base.record], other = np.diag(column_bounds_of(4))[[1, 3]]
     return replace(base, other=other, label=-base.label)
@@ -329,9 +332,9 @@ def record_between_clusters(rng: np.random.Generator) -> RecordChange:
 
 
 def lone_nonzero_record(rng: np.random.Generator) -> RecordChange:
-    """Return records of zeros, of which one becomes nonzero.
+    """Return records of zeros, one of which becomes nonzero.
 
-    Its entries are the only ones that are not whole numbers, and need all digits.
+    Only the entries of this record are not whole numbers; they need all digits.
     """
     X, y = np.zeros((5, 4)), np.where(np.arange(5) % 2 == 0, 1.0, -1.0)
     return RecordChange(
@@ -340,7 +343,7 @@ def lone_nonzero_record(rng: np.random.Generator) -> RecordChange:
 
 
 def record_inside(rng: np.random.Generator) -> RecordChange:
-    """Return a cloud of records, of which one is replaced by another one."""
+    """Return a cloud of records, one of which is replaced by another record."""
     X = np.clip(0.3 * rng.normal(size=(15, 6)), -1.0, 1.0) * column_bounds_of(6)
     y = np.where(X @ rng.normal(size=6) > 0.0, 1.0, -1.0)
     record = int(rng.integers(15))
@@ -351,7 +354,8 @@ def record_inside(rng: np.random.Generator) -> RecordChange:
 def record_opposed_to_all(rng: np.random.Generator) -> RecordChange:
     """Return equal records and one with opposite features, whose label changes.
 
-    What is taken off a mean then moves with the record, not against it.
+    If a solver subtracts a mean, the change of the mean then adds to the change of the
+    record instead of reducing it.
     """
     X = np.tile(_corner_of_bounds(4), (9, 1))
     record = int(rng.integers(9))
@@ -360,7 +364,7 @@ def record_opposed_to_all(rng: np.random.Generator) -> RecordChange:
 
 
 def widest_label(rng: np.random.Generator) -> RecordChange:
-    """Return records with real labels, of which one label widens the range."""
+    """Return records with real labels, one of which widens the range of the labels."""
     X, record = (
         rng.uniform(-1.0, 1.0, (9, 4)) * column_bounds_of(4),
         int(rng.integers(9)),
@@ -371,7 +375,7 @@ def widest_label(rng: np.random.Generator) -> RecordChange:
 def record_without_bounds(
     rng: np.random.Generator, n: int, times: float
 ) -> RecordChange:
-    """Return records without declared bounds, of which one moves very far.
+    """Return records without declared bounds, one of which moves very far.
 
     Parameters
     ----------
@@ -419,7 +423,7 @@ FAMILIES: dict[str, Callable[[np.random.Generator], RecordChange]] = {
 }
 LARGE = ("wide", "sparse", "many", "sparse and many", "very many")
 FAR = {"far": (60, 4), "far and sparse": (300, 12), "far and long": (3000, 3)}
-"""Families of two datasets that share n, p, bounds and format, and nothing else."""
+"""Families of two datasets that have only n, p, bounds and format in common."""
 CORNERS = "corners"
 SEARCHED: dict[str, RecordChange] = {}
 """Neighbours that a search has made, by the names of their families."""
@@ -474,7 +478,7 @@ def neighbours_of(
     Parameters
     ----------
     family : str
-        Name of the family; ``corners k`` is pair k of `neighbours`, at the bounds.
+        Name of the family; ``corners k`` is pair k of `neighbours`.
     adjacency : Adjacency
         How the record differs.
     parts : tuple of str
@@ -499,7 +503,10 @@ def neighbours_of(
 
 
 def _far_apart(family: str, parts: Parts, strength: float) -> Neighbours:
-    """Return two problems without a common record: other norms, classes, densities."""
+    """Return two problems without a common record.
+
+    The norms, classes and densities of their records differ, too.
+    """
     n, p = FAR[family]
     rng, sparse = np.random.default_rng([7, n]), "sparse" in family
     few, most = (
@@ -516,7 +523,7 @@ def _far_apart(family: str, parts: Parts, strength: float) -> Neighbours:
 
 
 def _build_problem(change: RecordChange, parts: Parts, strength: float) -> ERMProblem:
-    """Return the problem of the records of D."""
+    """Return the problem on the dataset D of a change."""
     from scipy.sparse import csc_array
 
     loss, bound = build("loss", parts[0]), column_bounds_of(change.X.shape[1])

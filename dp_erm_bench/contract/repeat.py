@@ -33,15 +33,15 @@ CLIPS = {"a": 0.5, "b": 1.0, "c": 2.0, "d": 0.7, "e": 1.3}
 MANY = 64
 NEWS, ALONE = 200, 60
 FAR_OFF = 5.0
-"""Standard deviations of a count of fair coins that a sound solver hardly exceeds."""
+"""Standard deviations of a count of fair coins; a sound solver hardly exceeds them."""
 BESIDE = [(1, 0), (0, 1), (4, 2)]
 """Numbers of losing runs before the best one, and after it."""
 TRIED = 300
-"""Seeds that are tried to find coins that fall as wanted."""
+"""Number of seeds that are tried until the coins fall as wanted."""
 
 
 def compiled_steps_agree(candidate: Candidate) -> None:
-    """Check that compiled steps, with noise taken ahead, agree with uncompiled ones."""
+    """Check that compiled steps, with noise taken in advance, agree with plain ones."""
     batches = ["ab"] if candidate.solver.batchable else ["a", "b"]
     parameters = [{"clip": clip, "step": 0.5} for clip in (0.7, 2.0)]
     for on, names in itertools.product(candidate.each(), batches):
@@ -63,7 +63,7 @@ def _largest_difference(first: list[Array], second: list[Array]) -> float:
 
 
 def runs_repeat(candidate: Candidate) -> None:
-    """Check that a run repeats to the bit, and differs for another identity."""
+    """Check that a run repeats bit for bit, and differs for another identity."""
     for on, ahead in itertools.product(candidate.first(), (False, True)):
         first, again, other = (
             on.run(names=name, ahead=ahead).iterates() for name in "aab"
@@ -89,7 +89,7 @@ def checkpoints_change_nothing(candidate: Candidate) -> None:
 
 
 def batches_change_nothing(candidate: Candidate) -> None:
-    """Check that a trial draws the same noise in any batch and in any order of it."""
+    """Check that a trial's noise does not depend on its batch or the batch's order."""
     if not candidate.solver.batchable:
         raise NotApplicable("batchable=False: every trial runs alone")
     for on in candidate.first():
@@ -112,7 +112,7 @@ def batches_change_nothing(candidate: Candidate) -> None:
 
 
 def _run_batch(on: Subject, names: str) -> tuple[dict[str, Array], Array]:
-    """Return noise and last iterates of a batch; each trial has its own ``clip``."""
+    """Return noise and last iterates of a batch whose trials differ in ``clip``."""
     return _noise_and_ends(
         on.run(*({"clip": CLIPS[name]} for name in names), names=names)
     )
@@ -155,8 +155,8 @@ def public_draws_belong_to_the_trial(candidate: Candidate) -> None:
 def noise_is_news_to_the_solver(candidate: Candidate) -> None:
     """Check that a trial's own noise moves it as much as another trial's noise does.
 
-    A schedule may use the identity, which also seeds the noise. A solver that draws
-    the noise a second time could subtract it.
+    The schedule of a trial may use its identity, which also seeds the noise. A solver
+    that draws the noise a second time could subtract it.
     """
     batchable = candidate.solver.batchable
     names = [f"news {k}" for k in range(NEWS if batchable else ALONE)]
@@ -179,14 +179,17 @@ def noise_is_news_to_the_solver(candidate: Candidate) -> None:
 
 
 def _count_nearer(on: Subject, names: Sequence[str]) -> float:
-    """Return the number of trials that their own noise moves less; ties count 1/2."""
+    """Return the number of trials that move less with their own noise.
+
+    Each trial is compared with a run that has another trial's noise. A tie counts 1/2.
+    """
     others = tuple(f"{name}, other" for name in names)
 
     def last_iterates(z: float, streams: Sequence[str] = ()) -> Array:
         return on.run(names=names, z=z, streams=streams).iterates()[-1]
 
     with np.errstate(all="ignore"):
-        # Without noise, too, each trial has the samples of its streams.
+        # Each trial has the samples of its streams, also without noise.
         moved, instead = (
             np.linalg.norm(
                 last_iterates(1.0, streams) - last_iterates(0.0, streams), axis=1
@@ -214,10 +217,10 @@ def draws_are_distinct(candidate: Candidate) -> None:
 
 
 def losers_are_secret(candidate: Candidate) -> None:
-    """Check that repeated runs publish only the best one, and nothing of the others.
+    """Check that repeated runs publish the best run only, and nothing about others.
 
-    The best run is made alone, before losing runs and after them. The published bits,
-    the number of iterates and the passes must be the same.
+    The best run is made alone, before losing runs, and after losing runs. The published
+    bits, the number of iterates and the passes must be equal.
     """
     served = [_is_secret(on.title, on.run, BESIDE) for on in candidate.first()]
     if not any(served):
@@ -244,7 +247,7 @@ def _run_of(candidate: Candidate, case: Case) -> Run:
 def _is_secret(
     title: str, made: Callable[[], Run], beside: Sequence[tuple[int, int]]
 ) -> bool:
-    """Compare a best run alone with one among losers; False if nothing is repeated."""
+    """Check that losing runs do not change a best run; False if no run is repeated."""
     kept = _published_bytes(made(), 0, 0)
     for before, after in beside if kept else ():
         same = _published_bytes(made(), before, after) == kept
@@ -254,10 +257,10 @@ def _is_secret(
 
 
 def _published_bytes(run: Run, before: int, after: int) -> bytes:
-    """Return what a run publishes if its best repetition has losers before and after.
+    """Return the bytes that a run publishes if losers surround its best repetition.
 
-    These are its iterates to the bit, its length and passes, and the scores of the
-    best repetition; empty if the run repeats nothing.
+    They contain the iterates bit for bit, the length and the passes of the run, and the
+    scores of the best repetition. They are empty if the run repeats nothing.
     """
     repeated = [
         one
@@ -281,7 +284,7 @@ def _place_best(
 ) -> None:
     """Let the repetition with the first streams win, with losers before and after it.
 
-    Its own score is appended to ``scores``.
+    The score of the winner is appended to ``scores``.
     """
     plain, every = mechanism._run_attempt, before + 1 + after
     order = [*range(1, before + 1), 0, *range(before + 1, every)]

@@ -1,7 +1,7 @@
 """Replay an algorithm on a neighbouring dataset with the same answers, and compare.
 
 State that a solver keeps between runs (a dictionary of its module, an attribute of a
-class) would hold answers from the first dataset D that it saw. So the runs on the
+class) would contain answers from its runs on the dataset D. So the runs on the
 neighbour D' use modules that are loaded a second time.
 """
 
@@ -50,9 +50,9 @@ from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.trust.replay import compare_logs
 
 AT_ONCE = 20
-"""Cases whose accounts are kept in memory at a time."""
+"""Number of cases whose accounts are kept in memory at a time."""
 ROUNDED = 1e-13
-"""Change of a release by rounding / its sensitivity, for each unit of noise."""
+"""Change of a release by rounding / its sensitivity, per unit of noise multiplier."""
 
 
 @dataclass
@@ -64,7 +64,7 @@ class ReplayResult:
     case : Case
         The case.
     violations : list of str
-        Sentences about data that pass the mechanisms by, or move a query by more than
+        Sentences about data that bypass the mechanisms, or move a query by more than
         its sensitivity.
     declared : list of str
         Sentences about declarations that differ between neighbours.
@@ -73,7 +73,7 @@ class ReplayResult:
     read : list of str
         Sentences about records that are read more often than charged.
     ratios : dict
-        Per release, the largest change / its declared sensitivity.
+        The largest change of each release / its declared sensitivity.
     refusal : str
         The reason why nothing was run; empty if something was.
     """
@@ -100,16 +100,16 @@ def replay_cases(
     Parameters
     ----------
     candidate : Candidate
-        Runs on D.
+        The candidate that runs on D.
     cases : sequence of Case
         The cases to replay.
     other : Candidate, optional
-        Runs on D'; by default the candidate from modules that are loaded again.
+        The candidate that runs on D'; by default the same one with new modules.
     """
     other = other or _second_candidate(candidate)
     for k in range(0, len(cases), AT_ONCE):
         part = cases[k : k + AT_ONCE]
-        # All on D first: the runs on D' must not find what is kept of the runs on D.
+        # All on D first: runs on D' must not find what a solver kept on D.
         firsts = [Side(candidate, case, 0).play() for case in part]
         for case, first in zip(part, firsts, strict=True):
             told_of = None if case.untold else first
@@ -149,7 +149,7 @@ def compare_accounts(case: Case, first: Account, second: Account) -> ReplayResul
 
 
 def _compare(result: ReplayResult, first: Account, second: Account) -> None:
-    """Compare the accounts of two runs that came to their ends."""
+    """Compare the accounts of two runs that were completed."""
     case = result.case
     result.violations += [*first.complaints, *second.complaints]
     if first.declared != second.declared:
@@ -163,7 +163,7 @@ def _compare(result: ReplayResult, first: Account, second: Account) -> None:
     # Noise drives iterates far away, and rounding errors grow with them.
     slack = max(side.SLACK, ROUNDED * case.z)
     if case.toggled is not None:
-        # One sample holds the record, the other one another record in its place.
+        # One sample contains the record, the other one another record instead.
         for name in first.sampled.keys() & report.ratios.keys():
             twice = getattr(first.sampled[name], "zeroed", False)
             report.ratios[name] /= 2.0 if twice else 1.0
@@ -184,7 +184,7 @@ def _compare(result: ReplayResult, first: Account, second: Account) -> None:
 
 
 def _judge_errors(result: ReplayResult, first: str, second: str) -> None:
-    """Judge errors: a solver may refuse unusual parameters or data."""
+    """Judge the errors of two runs; a solver may refuse unusual parameters or data."""
     message = f"it raises {first or second}"
     kinds = {error.partition(":")[0] for error in (first, second)}
     if NotSampled.__name__ in kinds:
@@ -211,18 +211,20 @@ def _equate_near_values(first: Account, second: Account) -> None:
 TRIALS = 6
 LOUD = 30.0
 TIMES, LONGER = 20, 60
-"""A factor of parameters, and a number of steps: enough to sample every record, and to
-come far from the start."""
+"""A factor for parameters, and a number of steps.
+
+They are large enough to sample every record, and to move far from the start.
+"""
 SHARES = (5.0, 500.0)
 """Budgets of which released constants take a share.
 
-Under the second one the constants are above the floor that noise puts under them.
+Under the second budget, the constants are above the floor that the noise sets.
 """
 WEAK = 0.02
 
 
 def replay_audit(candidate: Candidate) -> None:
-    """Check that data pass through mechanisms only, within declared sensitivities."""
+    """Check that data leave through mechanisms only, within declared sensitivities."""
     _require_none(
         replay_results(candidate),
         lambda one: one.violations,
@@ -238,14 +240,15 @@ def declarations_know_no_data(candidate: Candidate) -> None:
 def far_data_change_nothing(candidate: Candidate) -> None:
     """Check that a run is the same on unrelated data of equal size, bounds and format.
 
-    With the same answers, everything computed from them is equal to the bit.
+    If the answers are the same, everything computed from the answers must be equal bit
+    for bit.
     """
     results = [*replay_cases(candidate, [*_far_cases(candidate)])]
     _require_none(results, lambda one: one.all, "it serves no such data")
 
 
 def _far_cases(candidate: Candidate) -> Iterator[Case]:
-    """Yield each variant on pairs of unrelated datasets, with little noise or much."""
+    """Yield cases of each variant on unrelated datasets, with little or much noise."""
     adjacency = Adjacency.REPLACE_ONE
     for number, variant in enumerate([] if candidate.foreign else candidate.variants):
         solver = candidate.build(variant, clip=CLIP)
@@ -278,7 +281,7 @@ def samples_are_those_charged(candidate: Candidate) -> None:
 def records_are_read_once(candidate: Candidate) -> None:
     """Check that no record is read twice if the release charges for one reading.
 
-    Nor may a record be read that the mechanism did not hand out.
+    A record that the mechanism did not hand out must not be read at all.
     """
     _require_none(replay_results(candidate), lambda one: one.read)
 
@@ -317,9 +320,9 @@ def sensitivities_are_tight(candidate: Candidate) -> None:
 
 
 def private_constants_are_audited(candidate: Candidate) -> None:
-    """Check the declarations with smoothness=private, where the M_j are released first.
+    """Check runs with smoothness=private, which release smoothness constants first.
 
-    The M_j are the smoothness constants of the coordinates.
+    M_j is the smoothness constant of coordinate j.
     """
     cases = [*_cases_of_private_constants(candidate)]
     served = [one for one in replay_cases(candidate, cases) if not one.refusal]
@@ -336,9 +339,9 @@ def _require_none(
     of: Callable[[ReplayResult], list[str]],
     nothing: str = "",
 ) -> None:
-    """Raise ContractError if results have sentences of a kind.
+    """Raise ContractError if any result contains sentences of the given kind.
 
-    Raise NotApplicable with the reason ``nothing`` if no case was run.
+    NotApplicable is raised with the reason ``nothing`` if no case was run.
     """
     if nothing and all(one.refusal for one in results):
         raise NotApplicable(nothing)
@@ -350,16 +353,17 @@ def _require_none(
 
 @functools.lru_cache(maxsize=16)
 def replay_results(candidate: Candidate) -> list[ReplayResult]:
-    """Return the results of all cases except those of released constants."""
+    """Return the results of all cases except those that release constants."""
     cases = [*all_cases(candidate)]
     cases += cases_answered_twice(candidate) if candidate.pin else ()
     return [*replay_cases(candidate, cases)]
 
 
 def cases_answered_twice(candidate: Candidate) -> Iterator[Case]:
-    """Yield a case of each small family, after one in which D' gets other answers.
+    """Yield a case of each small family twice; the first time D' gets other answers.
 
-    If a solver keeps an answer for later runs, it then differs between D and D'.
+    If a solver keeps an answer for later runs, this answer then differs between D and
+    D'.
     """
     usual = [case for case in varied_cases(candidate) if not case.long]
     firsts = {case.family: case for case in reversed(usual)}
@@ -370,7 +374,7 @@ def cases_answered_twice(candidate: Candidate) -> Iterator[Case]:
 
 
 def all_cases(candidate: Candidate) -> Iterator[Case]:
-    """Yield all cases except those of released constants."""
+    """Yield all cases except those that release smoothness constants."""
     # First those in which the record decides most: caches keep what they see first.
     yield from varied_cases(candidate)
     for number, case in enumerate(cases_at_corners(candidate)):
@@ -385,11 +389,11 @@ def all_cases(candidate: Candidate) -> Iterator[Case]:
 def cases_at_corners(
     candidate: Candidate, least: int = 0, **params: Any
 ) -> Iterator[Case]:
-    """Yield variants on problems whose records are at the bounds.
+    """Yield cases of the variants on problems whose records are at the bounds.
 
-    Every two values among the parameters, losses, penalties and constraints occur
-    together if they are served. Each such combination has both adjacencies and all
-    neighbours.
+    Every two values of parameters, losses, penalties and constraints occur together if
+    the solver supports them. Each such combination is run under both adjacencies, on
+    all pairs of neighbours.
 
     Parameters
     ----------
@@ -445,7 +449,7 @@ def _loud_case(
 
 
 def _long_cases(candidate: Candidate) -> Iterator[Case]:
-    """Yield long runs at the bounds, by default and with one value parameter raised."""
+    """Yield long runs at the bounds, with defaults or one value parameter increased."""
     yield from cases_at_corners(candidate, LONGER)
     usual = dict(params_of(candidate.build()))
     for name, one in candidate.parameters.items():
@@ -457,12 +461,12 @@ def _long_cases(candidate: Candidate) -> Iterator[Case]:
 
 
 def _least_ratio(case: Case) -> float:
-    """Return the least part of a sensitivity that a change must reach.
+    """Return the least share of a sensitivity that a change must reach.
 
-    No run visits all corners of a constraint, and a release that is made a few times
-    does not meet its worst iterate. Consider squared loss on a box. At the start
-    gradients are only as large as the labels. Where margins are large all gradients
-    lean towards w, so that a replaced record changes less than two opposite ones would.
+    No run visits all corners of a constraint, and a release that is made only a few
+    times does not meet its worst iterate. Consider squared loss on a box. At the start,
+    gradients are only as large as the labels. Where margins are large, all gradients
+    point towards w, so replacing a record changes less than if they were opposite.
     """
     free = dict(case.params).get("clip") is None and case.parts[0] == "squared"
     return 0.1 if free else 0.3

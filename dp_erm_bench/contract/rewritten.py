@@ -34,7 +34,7 @@ COMPILERS = re.compile(
 )
 """Names of decorators that compile a function to machine code."""
 TURNS = 12
-"""Times that a forced condition is true before its run ends."""
+"""Number of times that a forced condition is true before its run ends."""
 UNASKED = frozenset({"limits", "step_work", "printed_constant", "printed_form"})
 """Methods of solvers that declare cost, accuracy or names, and publish nothing."""
 
@@ -48,7 +48,7 @@ class SourcePoint:
     line : int
         Its line in the file.
     text : str
-        Its source; for a block, that of its first statement.
+        Its source; for a block, the source of its first statement.
     scope : tuple of str
         The classes and functions around it.
     parent : SourcePoint or None
@@ -56,8 +56,8 @@ class SourcePoint:
     function : str
         The name of the function whose body it is; empty for other blocks.
     is_asked : bool
-        Whether `check` requires that a block is entered, or that a condition comes out
-        both ways.
+        Whether `check` requires that the block is entered, or that the condition is
+        both true and false.
     names : set of str
         The names that a function mentions.
     entered : bool
@@ -87,19 +87,19 @@ class SourcePoint:
 
     @property
     def sentence(self) -> str:
-        """Return in a sentence which line was not run, or which value never came."""
+        """Return a sentence that names a line that did not run, or a missing value."""
         never = f"was never {str(True not in self.came).lower()}"
         wanted = self.wanted or (never if self.came else "was not run")
         return f"line {self.line}, `{self.text}` {wanted}"
 
     @property
     def is_open(self) -> bool:
-        """Return whether a condition was evaluated, and must come out both ways."""
+        """Return whether a condition was evaluated, and must be both true and false."""
         return self.is_asked and bool(self.came) and not self.reason
 
 
 class Conditions:
-    """The observed values of the conditions of some sources, and the forced one."""
+    """Observes the conditions of source files, and may force one of them."""
 
     def __init__(self, exempt: Mapping[str, str]) -> None:
         self.conditions: list[SourcePoint] = []
@@ -110,7 +110,7 @@ class Conditions:
         self._left = TURNS
 
     def decide(self, number: int, value: Any) -> Any:
-        """Return the value of a condition: its own one, or the one that is forced."""
+        """Return the value of a condition, or the value that is forced on it."""
         place = self.conditions[number]
         value = bool(value)  # raises a Leak if it is private
         place.came.add(value)
@@ -133,9 +133,9 @@ class Conditions:
         self._forced, self._left = (place, value), TURNS
 
     def missing(self) -> Iterator[tuple[SourcePoint, bool]]:
-        """Yield each evaluated condition with a value that it never had, once.
+        """Yield each evaluated condition once for each value that it never had.
 
-        While this runs, a forced condition may lead to others, which follow.
+        If a condition that is forced leads to further conditions, these follow later.
         """
         tried = set[tuple[SourcePoint, bool]]()
         while True:
@@ -161,7 +161,7 @@ class Conditions:
         return not any(place.is_open or not place.came for place in self.points_left())
 
     def points_left(self) -> Iterator[SourcePoint]:
-        """Yield conditions with one value only, and the outermost blocks not run."""
+        """Yield conditions with one value only, and the outermost unrun blocks."""
         for place in self.conditions:
             if place.is_asked and len(place.came) == 1:
                 yield place
@@ -202,7 +202,7 @@ class AsWritten:
     plain : dict of str to module
         The modules as they were loaded before, with the compiled function.
     risk : str
-        What it may do that would reveal its arguments; empty if nothing.
+        How it may reveal its arguments, for example by printing; empty if it does not.
     function : function
         The function as written, without its decorator.
     """
@@ -237,7 +237,7 @@ class _Rewriting(ast.NodeTransformer):
         self.scope: tuple[str, ...] = ()
         self.block: SourcePoint | None = None
         self.asked = True
-        # Whether conditions inside the current one must come out both ways.
+        # Whether conditions inside the current one must be both true and false.
 
     @contextlib.contextmanager
     def _within(self, **values: Any) -> Iterator[None]:
@@ -338,7 +338,7 @@ class _Rewriting(ast.NodeTransformer):
         return is_refusal(body)
 
     def visit_Assert(self, node: ast.AST) -> ast.AST:
-        return node  # what follows if it does not hold is an error
+        return node  # if its condition is false, it raises an error
 
     visit_Raise = visit_Assert
 
@@ -365,7 +365,7 @@ class _Rewriting(ast.NodeTransformer):
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
         *first, last = node.values
-        # Other parts are guards, as against a division by zero or against None.
+        # Other parts are guards, for example against a division by zero or None.
         guards = [self._ask_condition(one, _is_own_condition(one)) for one in first]
         node.values = [*guards, self.visit(last)]
         return node
@@ -386,7 +386,7 @@ class _Rewriting(ast.NodeTransformer):
 
 
 def _kernel_decorator(node: Any) -> ast.expr:
-    """Return the decorator that replaces the one of a compiled function."""
+    """Return the replacement for the decorator of a compiled function."""
     inside = [*ast.walk(ast.Module(node.body, []))]
     calls = {getattr(one.func, "id", "") for one in inside if isinstance(one, ast.Call)}
     risk = "prints" if "print" in calls else ""
@@ -428,7 +428,7 @@ def _ends_in_raise(body: Sequence[ast.stmt]) -> bool:
 
 
 def without_blanks(text: str) -> str:
-    """Return a source text without its blanks."""
+    """Return a source text without spaces and line breaks."""
     return "".join(text.split())
 
 
@@ -448,7 +448,7 @@ def is_quiet(body: Sequence[ast.stmt]) -> bool:
 
 
 def _text_of_node(source: str, node: Any) -> str:
-    """Return the source of a node; of several lines, the first one as unparsed."""
+    """Return the source of a node; if it has several lines, the first unparsed line."""
     if node.lineno == node.end_lineno:
         return ast.get_source_segment(source, node) or ""
     return ast.unparse(node).partition("\n")[0]

@@ -1,8 +1,9 @@
-"""Replay a solver with the large numbers of its source made small, as 3 for 30000.
+"""Replay a solver with small numbers in place of the large numbers of its source.
 
-The check with private values finds data that pass the mechanisms by at any size. But
-how far queries move is only seen at the sizes that are replayed. So numbers of the
-source that no replay reaches are made so small that the replays reach them.
+The check with private values finds data that bypass the mechanisms, at any size of the
+problem. But how far queries move is seen only at the sizes that are replayed. So a
+number of the source that no replay reaches, such as 30000, is replaced by a small one,
+such as 3.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from dp_erm_bench.contract.rewritten import (
 LEAST, MOST = 16, 1e12
 """Range of the numbers that are made small.
 
-Replays reach smaller ones, and larger ones are not sizes.
+Replays reach smaller numbers, and larger numbers are not sizes.
 """
 SMALL = (3, 5)
 CASES = 200
-"""Most replays in which all numbers are small together."""
+"""Largest number of replays in which all numbers are small together."""
 KEPT = (extend.shape, extend.value, extend.Limit)
 """Functions whose numbers belong to parameters, which the replays vary themselves."""
 REFUSALS = frozenset({"unsupported_reason", "refusal"})
@@ -46,10 +47,10 @@ ARITHMETIC = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)
 
 
 def large_numbers_hide_nothing(candidate: Candidate) -> None:
-    """Check that replays find nothing when large numbers of the source are made small.
+    """Check that replays with small numbers in place of large ones find no violation.
 
-    All numbers are made small together, and each one alone: ``30000 <= n < 100000``
-    never holds if both numbers become equal.
+    The large numbers of the source are made small together, and each one alone:
+    ``30000 <= n < 100000`` is never true if both numbers become equal.
     """
     declared = {without_blanks(name) for name in candidate.solver.exempt}
     numbers = sorted(large_numbers_of(candidate) - declared)
@@ -84,7 +85,7 @@ def large_numbers_of(candidate: Candidate) -> set[str]:
 def _complaint_of_numbers(
     candidate: Candidate, numbers: Collection[str], small: int, cases: Sequence[Case]
 ) -> str:
-    """Return what the replays with small numbers find; empty if nothing."""
+    """Return the first violation in replays with small numbers; empty if none."""
 
     def make_small(module: ModuleType, source: str) -> Any:
         return _Shrinking(module, numbers, small).visit(ast.parse(source))
@@ -108,7 +109,7 @@ def _complaint_of_numbers(
 
 
 class _Shrinking(ast.NodeTransformer):
-    """Replaces large whole numbers, also written as 1 << 12 or 2**16.
+    """Replaces large whole numbers, including those written as 1 << 12 or 2**16.
 
     Parameters
     ----------
@@ -168,7 +169,7 @@ class _Shrinking(ast.NodeTransformer):
 
 
 def _value_of_number(node: ast.expr) -> Any:
-    """Return the value of an expression of numbers only; None for any other one."""
+    """Return the value of an expression of numbers; None for other expressions."""
     if all(isinstance(one, ARITHMETIC) for one in ast.walk(node)):
         with contextlib.suppress(Exception):
             return eval(compile(ast.Expression(node), "", "eval"))  # of the solver's

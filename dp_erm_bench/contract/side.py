@@ -1,13 +1,14 @@
 """One side of a replay: a run on a dataset D, or one on D' with the answers of D.
 
-Random numbers that a solver draws itself (``plan``) belong to the same trial on both
-sides. The noise does not: a solver that looks at a mechanism's stream finds another one
-on D'. Secrets have public replacements. A public pattern decides whether the exchanged
-record is in a sample, and where it is in a random order. The released value of a
-perturbed objective is the minimiser w of F(w) + (ridge/2) norm2(w)^2 + b.w / n, where b
-is secret. The run on D' gets the b' that has the same w there (step 1 of
-``releases.objective_gaussian``). b' - b is the change of the gradients' sum at w, which
-the declared sensitivity bounds; all that is computed from w is equal.
+Random numbers that a solver draws itself (``plan``) are those of the same trial on both
+sides. The noise is not: a solver that looks at a mechanism's stream finds another one
+on D'. Secret random choices are replaced by public ones. A public pattern decides
+whether the exchanged record is in a sample, and where it is in a random order. The
+released value of a perturbed objective is the minimiser w of
+F(w) + (ridge/2) norm2(w)^2 + b.w / n, where b is secret. The run on D' gets the b' for
+which the minimiser on D' is the same w (step 1 of ``releases.objective_gaussian``). The
+difference b' - b is the change of the sum of the gradients at w, which the declared
+sensitivity bounds. Everything computed from w is equal on both sides.
 
 The accounts of both sides are compared. They show which queries move with the exchanged
 record. A query over a sample may move only if the sample contains it; if a release is
@@ -55,7 +56,7 @@ from dp_erm_bench.trust.replay import Log, Writer, relative_changes
 
 Array = NDArray[np.float64]
 NEAR = 1e-9
-"""Distance from the exact minimiser that the solution aims at."""
+"""Distance to the exact minimiser at which the computation stops."""
 EQUAL = 1e-5
 """Allowed difference of published minimisers, which are solved to a tolerance."""
 
@@ -63,10 +64,11 @@ EQUAL = 1e-5
 def spread_of(
     release: InsideNoisyMax, gradient: Array, score: Callable[[Array], Array]
 ) -> float:
-    """Return max_i s_i / min_j s_j, where s_i is a score's slope times its sensitivity.
+    """Return the spread of scores, max_i s_i / min_j s_j.
 
-    A score is the absolute value of an affine function less a constant. Far out it is
-    a line, where its slope is measured.
+    Here s_i is the slope of score i times the sensitivity of coordinate i. A score is
+    the absolute value of an affine function, less a constant. Far from 0 it is linear,
+    so its slope is measured there.
 
     Parameters
     ----------
@@ -96,11 +98,11 @@ def public_sample(
     n: int,
     steps: int,
 ) -> Batch:
-    """Return samples in which a public pattern decides on the exchanged record.
+    """Return samples that contain the exchanged record according to a public pattern.
 
     The other records of a Poisson sample are none, all, or a random subset. Each
-    sample has positive probability, so that a proof for all samples covers these. In a
-    sample of fixed size the record takes the place of another one.
+    sample has positive probability, so a proof for all samples covers these samples. In
+    a sample of fixed size the exchanged record takes the place of another record.
 
     Parameters
     ----------
@@ -109,7 +111,7 @@ def public_sample(
     record : int
         Row of the record in which the neighbours differ.
     turned : bool
-        Whether the record is present exactly where the pattern says that it is not.
+        Whether the pattern is inverted.
     done : Counter
         Number of samples so far for each release and trial, over all repeated runs.
     trial, n, steps : int
@@ -134,7 +136,7 @@ def public_sample(
 def sample_by_coins(
     rng: np.random.Generator, rate: float, n: int, record: int, is_in: bool
 ) -> Indices:
-    """Return a sample from independent coins, except for one record.
+    """Return a sample drawn by independent coins, except for one record.
 
     Parameters
     ----------
@@ -194,20 +196,20 @@ def is_in_sample(name: str, trial: int, use: int) -> bool:
     trial : int
         Index of the trial in its batch.
     use : int
-        Number of the sample in this trial, from 0.
+        Index of the sample in this trial, from 0.
     """
-    # A checksum is linear: two names would get equal or opposite coins.
+    # Not a checksum: it is linear, so two names would get equal or opposite coins.
     return sha256(f"{name}/{trial}/{use}".encode()).digest()[0] & 1 == 1
 
 
 def public_order(
     release: SingleUseGaussian, record: int, family: str, trial: int
 ) -> Indices:
-    """Return an order of the records, equal on both sides, with one at a public place.
+    """Return an order of the records in which the exchanged one has a public place.
 
-    In the family at the bounds the record is the last one that is read. In a quarter
-    of the other families it is not read at all. Otherwise it is anywhere among the
-    records that are read.
+    The order is equal on both sides. In the family at the bounds, the exchanged record
+    is the last one that is read. In a quarter of the other families it is not read at
+    all. Otherwise it is at a random place among the records that are read.
 
     Parameters
     ----------
@@ -231,9 +233,9 @@ def public_order(
 
 
 def public_coins(family: str, mechanism: NestedMechanism) -> Seed:
-    """Return seeds for a mechanism that makes other mechanisms, equal on both sides.
+    """Return the seeds of a mechanism that makes other mechanisms, equal on both sides.
 
-    They decide the coins that stop repeated runs, and the kinds of a run's steps.
+    The seeds decide when repeated runs stop, and the kinds of a run's steps.
     """
     run = mechanism.identity.partition("/")[2]
     return stream_seeds([f"{family}/{run}" if run else family], "number of runs")
@@ -241,7 +243,7 @@ def public_coins(family: str, mechanism: NestedMechanism) -> Seed:
 
 @dataclass
 class Matched:
-    """The secret term b' of a perturbed objective on D', and what is wrong with it.
+    """The secret term b' of a perturbed objective on D', with any complaint about it.
 
     Attributes
     ----------
@@ -270,9 +272,9 @@ def match_terms(
     run : Run
         The run on D.
     terms : sequence of array of shape (B, p)
-        The secret linear terms that it used.
+        The secret linear terms that the run used.
     log : Log
-        Its queries and iterates.
+        The queries and iterates of the run.
     """
     secret = [one.release for one in run.mechanisms.values() if one.release.secret]
     # The first value that was computed from the minimiser.
@@ -327,12 +329,12 @@ def _ridge_of_minimiser(problem: ERMProblem, b: Array, w: Array) -> float | None
 HEARD = 1e-3
 """Relative error by which rounding may reduce the noise recovered from an answer."""
 DRIFT = 1e-6
-"""Allowed difference of compiled and plain steps, relative to the largest entry."""
+"""Allowed difference between compiled and plain steps / the largest entry."""
 
 
 @dataclass
 class Account:
-    """What one side of a replay declared, asked and published.
+    """The declarations, queries and published values of one side of a replay.
 
     Attributes
     ----------
@@ -353,8 +355,8 @@ class Account:
     sampled : dict of str to Release
         Releases of sums over samples, by name.
     read : dict of str to list of bool
-        For each release that reads a record only once: whether each trial reads the
-        exchanged record.
+        Whether each trial reads the exchanged record, for each release that reads a
+        record only once.
     uncharged : list
         The values that were published by `uncharged`.
     """
@@ -383,7 +385,7 @@ class Side:
     number : int
         0 for D, 1 for D'.
     first : Account, optional
-        The account of D, whose answers are replayed on D'.
+        The account of the run on D, whose answers are replayed on D'.
     """
 
     def __init__(
@@ -491,7 +493,7 @@ class Side:
         )
 
     def _listen_to(self, mechanisms: Any) -> None:
-        """Record the calls of mechanisms by replacing methods as soon as they exist."""
+        """Replace methods of new mechanisms by others that record the calls."""
         mechanisms.ahead = False
         self.enrolled += mechanisms.values()
         self._fix_samples(mechanisms)
@@ -553,7 +555,7 @@ class Side:
             self.publishing = before
 
     def _noise_of_query(self, mechanism: Mechanism, *size: int) -> Array:
-        """Return the noise of a query; raise ToBeRewritten if there is no query."""
+        """Return the noise of a query; raise ToBeRewritten outside of a query."""
         if not self.publishing:
             raise ToBeRewritten(
                 f"release {mechanism.release.name}: its noise is taken ahead, for a "
@@ -569,7 +571,7 @@ class Side:
         gradient: Array,
         score: Callable[[Array], Array],
     ) -> Array:
-        """Return the query, after comparing its scores' spread with the charged one."""
+        """Return a query after comparing its scores' spread with the charged spread."""
         least = spread_of(release, gradient, score)
         if not release.spread >= least * (1 - 1e-6):
             sizes = f"a spread of {release.spread:.3g}, its scores have {least:.3g}"
@@ -587,7 +589,7 @@ class Side:
         self.account.complaints.append(sentence)
 
     def _compare_compiled(self) -> None:
-        """Compare the run with one of compiled steps, which take noise ahead."""
+        """Compare the run with one whose steps are compiled, with noise taken ahead."""
         ends = self._make_run(self._fix_samples, ahead=True).iterates()
         for one, other in zip(self.account.log.iterates, ends, strict=False):
             size = np.abs(one).max(initial=1.0)
@@ -599,12 +601,15 @@ class Side:
 
 
 SLACK, STILL, HALF = 1e-7, 1e-7, 0.5
-"""Allowed rounding in a change / its sensitivity, and in a change that must be 0; the
-part of a sensitivity that a sampled record's own term may reach under replace_one."""
+"""Allowed rounding in a change / its sensitivity, and in a change that must be 0.
+
+The last value is the share of a sensitivity that a sampled record's own term may reach
+under replace_one.
+"""
 
 
 def too_large(first: Account, ratios: Mapping[str, float]) -> Iterator[str]:
-    """Yield a sentence for each sum over samples with terms too large.
+    """Yield a sentence for each sum over samples to which a record adds too much.
 
     Under ``replace_one`` the law of a sample requires that each record's own term is
     at most half of the sensitivity. A bound on the difference of two terms of one sign
@@ -621,7 +626,7 @@ def too_large(first: Account, ratios: Mapping[str, float]) -> Iterator[str]:
 
 
 def moves_of(first: Account, second: Account, name: str) -> list[NDArray[np.bool_]]:
-    """Return for each use of a release which queries move with the record.
+    """Return whether the record moves each trial's query, for each use of a release.
 
     There is one array of shape (B,) for each use.
 
@@ -659,7 +664,8 @@ def moved_outside_samples(first: Account, second: Account) -> Iterator[str]:
 def read_again(first: Account, second: Account) -> Iterator[str]:
     """Yield a sentence for each release that reads a record more often than charged.
 
-    It may read a record once if that was handed to it, and otherwise not at all.
+    A release may read a record once if the record was handed to it, and otherwise not
+    at all.
     """
     for name, read in sorted(first.read.items()):
         moves = sum(moves_of(first, second, name), np.zeros(len(read), np.int64))

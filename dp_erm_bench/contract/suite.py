@@ -70,8 +70,8 @@ class Check:
     Attributes
     ----------
     run : callable
-        Takes a `Candidate`; raises `ContractError` or `NotApplicable`. Its name is
-        that of the check. The first line of its docstring says what is checked.
+        Takes a `Candidate`; raises `ContractError` or `NotApplicable`. Its name is the
+        name of the check. The first line of its docstring says what is checked.
     exemptable : bool
         Whether a class may declare that the check has no meaning for it
         (``Solver.exempt``).
@@ -88,16 +88,16 @@ class Check:
     def on(self, candidate: Candidate) -> None:
         """Raise ContractError if an algorithm breaks the contract.
 
-        Any error that the algorithm raises breaks it, too.
+        If the algorithm raises any error, this breaks the contract, too.
 
         Raises
         ------
         ContractError
-            One sentence: the violation, its place and its size.
+            The message is one sentence: the violation, its place and its size.
         ToBeRewritten
-            The line that breaks a rule, and what to write in its place.
+            The message names the line that breaks a rule, and the remedy.
         NotApplicable
-            The reason why the check has no meaning for the algorithm.
+            The message says why the check has no meaning for the algorithm.
         """
         reason = candidate.solver.exempt.get(self.name)
         if reason and self.exemptable:

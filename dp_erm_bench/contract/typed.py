@@ -1,9 +1,9 @@
 """Checks of a solver that gets private values (`private`, `guards`).
 
-A private value that would leave past the mechanisms is found at the line where it
-would, for any number of records, features or steps. A condition on sizes could hide
-such a line (``if problem.n >= 30000``). So each public condition is made true and false
-in runs on small problems, and a block that no run entered is named.
+If a private value would bypass the mechanisms, the checks name the line where it does
+so, for any number of records, features or steps. A condition on sizes could hide such a
+line (``if problem.n >= 30000``). So each public condition is made true and false in
+runs on small problems, and a block that no run entered is reported.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.solvers.private import UnchargedUses, publish_by_declaration
 
 SMALL = ("outlier", "sparse", "wide", "one column", "no bounds")
-"""Families of neighbours; the problem on D of each is run."""
+"""Families of neighbours; runs are made on the problem on D of each family."""
 STEPS = 4
 SIZES = (
     name_of_size("outlier", 66, 40),
@@ -66,7 +66,7 @@ SIZES = (
     "sparse and many",
     name_of_size("outlier", 6, 260),
 )
-"""Larger problems, tried if some block is not entered on the small ones."""
+"""Larger problems, tried if a block is not entered on the small problems."""
 SOLVERS = "dp_erm_bench.solvers"
 BOTH = (Adjacency.REPLACE_ONE, Adjacency.ZERO_OUT)
 
@@ -91,7 +91,7 @@ class Findings:
     leaks : dict of str to None
         Sentences about leaks, in the order in which they were found.
     ended : int
-        Number of runs that came to their end.
+        Number of runs that were completed.
     refusals : dict of str to None
         Reasons for which nothing was run.
     error : BaseException or None
@@ -122,9 +122,10 @@ def private_values_stay_private(candidate: Candidate) -> None:
 
 
 def conditions_come_out_both_ways(candidate: Candidate) -> None:
-    """Check that each block runs and each condition comes out both ways.
+    """Check that each block runs, and that each condition is both true and false.
 
-    A condition that has only one value on the problems of the check is forced.
+    If a condition has only one value on the problems of the check, the other value is
+    forced.
     """
     found = findings_of(candidate)
     if found.conditions is None:
@@ -142,7 +143,7 @@ def conditions_come_out_both_ways(candidate: Candidate) -> None:
 
 
 def exempt_names(candidate: Candidate) -> set[str]:
-    """Return what `exempt` may name: lines, conditions, classes and functions."""
+    """Return the lines, conditions, classes and functions that `exempt` may name."""
     made = findings_of(candidate).conditions
     places = [*made.blocks, *made.conditions] if made else []
     scopes = {name for place in places for name in place.scope}
@@ -162,7 +163,7 @@ def solver_modules() -> list[types.ModuleType]:
 
 
 class _Typed:
-    """Runs of a candidate with private values.
+    """Runs a candidate with private values.
 
     A user's modules are loaded a second time with their conditions under observation
     (`rewritten`). The package's own algorithms run as they are.
@@ -181,7 +182,7 @@ class _Typed:
         WATCHED.update(str(module.__file__) for module in watched)
 
     def judge_all(self) -> Findings:
-        """Run all cases, and each condition both ways; return the findings."""
+        """Run all cases, force each condition both ways, and return the findings."""
         todo = list(subjects(self.candidate))
         few = todo[:: len(todo) // 4 + 1]
         compiled = [replace(one, ahead=True) for one in few]
@@ -212,7 +213,7 @@ class _Typed:
             yield TypedCase(solver, problem, case.adjacency, ahead=number % 2 == 1)
 
     def _larger_problems(self, todo: Sequence[TypedCase]) -> Iterator[TypedCase]:
-        """Yield the first solver on larger problems."""
+        """Yield cases of the first solver on larger problems."""
         families = () if self.candidate.foreign else SIZES
         for family, one in itertools.product(families, todo[:1]):
             found = served_cases(self.candidate, one.solver, family, one.adjacency)
@@ -221,7 +222,7 @@ class _Typed:
     def _force_conditions(
         self, conditions: Conditions, todo: Sequence[TypedCase]
     ) -> None:
-        """Run each condition with the value that it has not had so far."""
+        """Run cases with each condition forced to the value that it has not had."""
         few = [*todo[:4], *itertools.islice(self._larger_problems(todo), 1)]
         for place, value in conditions.missing():
             conditions.force(place, value)
@@ -299,7 +300,7 @@ def run_with_private_values(
 
 def begin_run(one: TypedCase) -> tuple[Run, Any, list[int]]:
     """Return the run of a case, its oracle, and its checkpoints."""
-    # Three, since a length of two may be private, as that of the distinct labels.
+    # Three, since a length of two may be private, as the number of distinct labels.
     trials = 3 if one.solver.batchable else 1
     length = one.solver.iterations(one.problem)
     points = tuple(sorted({0, length // 2, length}))
@@ -320,7 +321,10 @@ def begin_run(one: TypedCase) -> tuple[Run, Any, list[int]]:
 
 
 def subjects(candidate: Candidate) -> Iterator[TypedCase]:
-    """Yield cases of each variant; the first runs on all objectives and families."""
+    """Yield cases of each variant.
+
+    The first variant runs on all objectives and all small families.
+    """
     for number, variant in enumerate(candidate.variants):
         solver = _build_bounded(candidate, variant)
         if solver is None:
@@ -342,9 +346,9 @@ def subjects(candidate: Candidate) -> Iterator[TypedCase]:
 
 
 def _at_their_ends(candidate: Candidate, variant: Any) -> Iterator[TypedCase]:
-    """Yield a variant without clipping, without steps, and with all records in a batch.
+    """Yield cases of a variant without clipping, without steps, or with full batches.
 
-    Without clipping, the declared bounds of the records limit the gradients.
+    Without clipping, the declared bounds on the records limit the gradients.
     """
     for more in ({"clip": None}, {"n_iter": 0}, {"batch_size": 10}):
         solver = _build_bounded(candidate, {**variant, **more}, **more)
@@ -378,7 +382,7 @@ def served_cases(
 
 
 def _build_bounded(candidate: Candidate, variant: Any, **more: Any) -> Solver | None:
-    """Return a solver of a variant; None if it is unbounded or cannot be built."""
+    """Return a variant's solver; None if it is invalid or has unbounded sensitivity."""
     try:
         usual = {"clip": 1.0, "batch_size": 3, "n_iter": STEPS}
         solver = candidate.build(variant, **{**usual, **more})

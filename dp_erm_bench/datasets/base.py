@@ -57,7 +57,7 @@ class Uncharged(StrEnum):
 
 
 READ = tuple(map(Uncharged, ("classes", "features", "header", "kinds", "categories")))
-"""Uncharged uses in reading records: what is not declared is found in them."""
+"""Uncharged uses when a file is read, to find in its records what is not declared."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,7 @@ class Bounds:
 
 
 Feature: TypeAlias = "tuple[str, str | None]"
-"""The name of a feature, and for an indicator that of its column of categories."""
+"""The name of a feature, and the column whose category it indicates, if any."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +135,9 @@ class Ranges:
 
 @dataclass(frozen=True)
 class Clipping:
-    """What clipping to declared bounds changed; computed from records, so not private.
+    """What clipping to declared bounds changed.
+
+    It is computed from the records, so it is not private.
 
     Parameters
     ----------
@@ -145,7 +147,7 @@ class Clipping:
         Columns whose own bound was exceeded by more than a share `OFTEN` of the
         records.
     label : bool
-        Whether the bound on the label was exceeded as often.
+        Whether the bound on the label was exceeded by more than the same share.
     """
 
     share: float
@@ -193,7 +195,7 @@ class Dataset:
     w_true : array of shape (p,) or None
         The parameter from which the labels were drawn, if it is known.
     intercept : float
-        The constant in the last column, which was added; 0 if there is no such column.
+        The constant in the last column, if that was added; 0 if no column was added.
     columns : tuple of str
         Names of the features without the intercept; empty if they have none.
     ranges : Ranges or None
@@ -259,7 +261,8 @@ class Dataset:
     def bounds_by_name(self) -> list[list[float]]:
         """Return the column bounds if the yaml gives them by name, else an empty list.
 
-        Neither the yaml nor the arrays say which bound belongs to which column.
+        In this case neither the yaml nor the arrays say which bound belongs to which
+        column.
         """
         declared = (self.loaded or {}).get("bounds") or {}
         if self.bounds is None or not isinstance(declared.get("columns"), Mapping):
@@ -300,8 +303,8 @@ def real_numbers(key: str, values: Any) -> NDArray[Any]:
     Raises
     ------
     UsageError
-        If they are complex, dates, text, other objects, or masked, if one is missing,
-        or if a heading of a DataFrame occurs twice.
+        If the values are complex numbers, dates, text, other objects or masked; if a
+        value is missing; or if a heading of a DataFrame occurs twice.
     """
     if hasattr(values, "iloc") and hasattr(values, "columns"):
         return _numbers_of_table(key, values)
@@ -317,12 +320,12 @@ def real_numbers(key: str, values: Any) -> NDArray[Any]:
 
 
 def plain_array(key: str, values: Any) -> NDArray[Any]:
-    """Return values, also of the nullable types of pandas, as a numpy array.
+    """Return values, which may have a nullable type of pandas, as a numpy array.
 
     Raises
     ------
     UsageError
-        If they do not form an array, or are masked.
+        If the values do not form an array, or are masked.
     """
     check_masks(**{key: values})
     try:
@@ -332,12 +335,14 @@ def plain_array(key: str, values: Any) -> NDArray[Any]:
 
 
 def check_masks(**given: Any) -> None:
-    """Raise UsageError for masked arrays, or lists of them: numpy drops masks silently.
+    """Raise UsageError for masked arrays, or for lists that contain masked arrays.
+
+    Numpy would drop the masks silently.
 
     Raises
     ------
     UsageError
-        Naming the argument that holds the first one.
+        Naming the first argument with a masked array.
     """
     for key, values in given.items():
         rows = values if isinstance(values, list | tuple) else [values]
@@ -362,7 +367,8 @@ def check_missing(key: str, values: NDArray[Any]) -> None:
     Raises
     ------
     UsageError
-        Naming the first such record, counted from 0, and how many values are missing.
+        Naming the first record that lacks a value, counted from 0, and the number of
+        missing values.
     """
     kind = values.dtype.kind
     if kind == "f":
@@ -414,16 +420,16 @@ def as_features(X: Any, copy: bool = False, key: str = "features") -> Features:
 
     A sparse matrix of any format becomes a ``csc_array`` with sorted int32 indices,
     without duplicates and stored zeros. Features of this form are returned as they are,
-    unless ``copy`` is set. Duplicate entries count as one entry, their sum, as in
-    scipy: bounds, clipping and fits use the sum.
+    unless ``copy`` is set. Duplicate entries are summed, as in scipy. Bounds, clipping
+    and fits use the sum.
 
     Parameters
     ----------
     X : array, sparse matrix or DataFrame of shape (n, p)
     copy : bool
-        Whether to return a copy, which nobody else can write to.
+        Whether to return a copy, which no other code can write to.
     key : str
-        What messages call the features.
+        Name of the features in messages.
 
     Raises
     ------
@@ -486,7 +492,7 @@ def check_width(p: int, whose: str = "features") -> None:
 
 
 def feature_parts(X: Features) -> dict[str, NDArray[Any]]:
-    """Return the arrays that make up features, by suffix; dense ones are one array."""
+    """Return the arrays that store features, by suffix; dense features have one."""
     if isinstance(X, np.ndarray):
         return {"": X}
     return {f".{part}": getattr(X, part) for part in PARTS}
@@ -495,7 +501,7 @@ def feature_parts(X: Features) -> dict[str, NDArray[Any]]:
 def assemble_features(
     shape: tuple[int, int], arrays: Mapping[str, NDArray[Any]]
 ) -> csc_array:
-    """Return sparse features made of their parts, without copying them."""
+    """Return the sparse features that given arrays describe, without copying these."""
     from scipy.sparse import csc_array
 
     columns = tuple(arrays[f".{part}"] for part in PARTS)
@@ -543,16 +549,16 @@ def compute_once(data: Dataset, compute: Callable[..., Any], *given: Any) -> Any
     Parameters
     ----------
     data : Dataset
-        It keeps the last value of each function (`keep_for_dataset`).
+        The dataset, which keeps the last value of each function (`keep_for_dataset`).
     compute : callable
         A function of a module that depends on the features and on ``given`` alone.
     *given : float or array
-        Further arguments; the kept value is used if they are the same.
+        Further arguments; the kept value is used if it was computed from the same.
 
     Returns
     -------
     float or array
-        Read-only if it is kept.
+        The value; if it is an array and is kept, it is read-only.
     """
     key = tuple(np.asarray(value).tobytes() for value in given)
     return keep_for_dataset(data, compute, key, lambda: compute(data.X, *given))
@@ -575,12 +581,12 @@ def keep_for_dataset(
     make : callable
         Computes the value, without arguments.
     most : int
-        How many values of each kind are kept.
+        Number of values of each kind that are kept.
 
     Returns
     -------
     object
-        An array is read-only if it is kept.
+        The value; if it is an array and is kept, it is read-only.
     """
     if not (is_read_only(data.X) and is_read_only(data.y)):
         return make()

@@ -35,19 +35,20 @@ SPARSE = ("data", "indices", "indptr", "shape")
 
 
 class File:
-    """A file of records: svmlight, npz or csv, optionally compressed by bz2, xz or gz.
+    """Loads a file of records in the format svmlight, npz or csv.
 
-    Options for every format are ``path``; ``format``, which ``auto`` takes from the
-    suffix; ``p``, the number of features, which an svmlight file does not show if the
-    last ones are empty; and ``set``, a label for tables. Options for csv are ``label``,
-    ``header``, ``onehot``, ``index``, ``text`` and ``drop`` (`table.Csv`). The option
-    ``first`` of svmlight is the number of the first feature, 0 or 1. Without it, it is
-    0 if a feature 0 occurs.
+    The file may be compressed by bz2, xz or gz. Every format has the options ``path``,
+    ``format``, ``p`` and ``set``. With ``format=auto`` the suffix decides the format.
+    ``p`` is the number of features. An svmlight file does not show this number if its
+    last features are always empty. ``set`` is a label for tables. The options for csv
+    are ``label``, ``header``, ``onehot``, ``index``, ``text`` and ``drop``
+    (`table.Csv`). The option ``first`` for svmlight is the number of the first feature,
+    0 or 1. By default it is 0 if a feature 0 occurs, else 1.
 
     With ``task=unlabelled`` all columns of a csv are features, an npz needs no ``y``,
-    and the labels of svmlight are left out. With ``intercept`` no column of a csv may
-    have the name of an intercept. Whether a column is constant is not checked, because
-    that is private.
+    and the labels of svmlight are left out. If an ``intercept`` is added, no column of
+    a csv may have the name of an intercept. Whether a column is constant is not
+    checked, because the answer would be private.
     """
 
     covered = ("path", "format")
@@ -70,7 +71,7 @@ class File:
         labelled: bool = True,
         drop: Any = None,
     ) -> Raw:
-        """Return raw X and y; y is 0 if there are no labels.
+        """Return raw X and y, where y is 0 if there are no labels.
 
         Raises
         ------
@@ -116,9 +117,10 @@ class File:
         format: str = "auto",  # noqa: A002
         **how: Any,
     ) -> Look:
-        """Return a summary of a csv, computed from its records, so not private.
+        """Return a summary of a csv.
 
-        The options ``how`` are those of `Csv`.
+        The summary is computed from the records, so it is not private. The options
+        ``how`` are those of `Csv`.
 
         Raises
         ------
@@ -145,7 +147,7 @@ class File:
         first: int | None = None,
         text: Any = None,
     ) -> tuple[Uncharged, ...]:
-        """Return the uses of the data, without a budget, that reading the file makes.
+        """Return the uses of the data in reading the file that no budget pays for.
 
         Parameters
         ----------
@@ -154,14 +156,15 @@ class File:
         format : str
             Format of the file; ``auto`` takes it from the suffix.
         header : bool or str
-            With ``auto`` the first row of a csv decides whether it names the columns.
+            Whether the first row of a csv names the columns; with ``auto`` its cells
+            decide.
         p : int or None
-            Number of features; None: an svmlight file is searched for it.
+            Number of features; if None, it is read from an svmlight file.
         onehot : mapping, sequence or None
             Columns of categories; categories that are not declared are read from the
             records.
         first : int or None
-            Number of the first feature; None: an svmlight file is searched for it.
+            Number of the first feature; if None, it is read from an svmlight file.
         text : sequence of str or None
             Columns that are declared to hold text.
         """
@@ -243,15 +246,16 @@ def _format_of(file: Path, kind: str) -> str:
 def parse_npz(content: bytes, labelled: bool = True) -> Raw:
     """Return X and y of an npz archive.
 
-    The archive has ``y`` and either ``X`` or the parts ``data``, ``indices``,
-    ``indptr``, ``shape`` of sparse columns, or of sparse rows if ``format`` is ``csr``.
-    Duplicate entries count as one entry, their sum, as in scipy (`base.as_features`).
-    If records are not labelled, y is 0.
+    The archive contains ``y`` and either ``X`` or the arrays ``data``, ``indices``,
+    ``indptr`` and ``shape`` of a sparse matrix. These describe its columns, or its rows
+    if ``format`` is ``csr``. Duplicate entries are summed, as in scipy
+    (`base.as_features`). If ``labelled`` is false, ``y`` is not needed, and the y
+    returned is 0.
 
     Raises
     ------
     UsageError
-        If an array is missing, or if memory cannot hold a vector of so many features.
+        If an array is missing, or if there are more features than memory can hold.
     """
     with np.load(io.BytesIO(content), allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}

@@ -7,9 +7,9 @@ The columns ``libsvmdata_name``, ``p``, ``task`` and ``labels`` describe a file 
 of libsvmdata.
 
 libsvmdata reads the place of its home folder once, when it is imported. It looks files
-up by a pattern that is not anchored, and deletes what it finds unless it finds two
-files. It writes neither atomically nor with a checksum. So each download is made in a
-folder of its own, and what arrives is kept in our cache, sealed by its hash.
+up by a pattern that is not anchored, and deletes the files that it finds unless there
+are two. It writes neither atomically nor with a checksum. So each download is made in a
+folder of its own, and the data that arrive are kept in our cache with their hash.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def open_mirror() -> MirrorFolder | None:
     Raises
     ------
     DataUnavailable
-        If it names a folder without a readable manifest.
+        If the environment names a folder without a readable manifest.
     """
     named = os.environ.get(VARIABLE)
     if not named:
@@ -178,7 +178,9 @@ class Published:
     command: str = ""
 
     def fingerprint(self) -> str | None:
-        """Return a digest of the source, or None without one; nothing is downloaded.
+        """Return a digest of the source, None if the data are not on this machine.
+
+        Nothing is downloaded.
 
         Raises
         ------
@@ -186,7 +188,7 @@ class Published:
             If the files of the mirror do not match its manifest.
         """
         if mirror := self._mirror_of_all_files():
-            # The suffix says how it is packed.
+            # The suffix says how a file is compressed.
             suffixes = [Path(mirror.rows[one]["file"]).suffix for one in self.files]
             return digest_of_json([suffixes, *map(mirror.verify, self.files)])
         return stored_hash("raw", self._file_key) if self.fetch else None
@@ -197,7 +199,7 @@ class Published:
         Raises
         ------
         DataUnavailable
-            If they are unavailable or damaged; the message says how to get them.
+            If the data are unavailable or damaged; the message says how to get them.
         """
         if mirror := self._mirror_of_all_files():
             contents = [*map(mirror.read_content, self.files)]
@@ -272,10 +274,10 @@ NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
 ENTRY = re.compile(rb"([-+]?\d+):" + NUMBER.pattern, re.ASCII)
 
 DENSE_FROM = 0.5
-"""Share of non-zeros from which features are made dense, if their file does not say."""
+"""Share of non-zeros from which features are made dense, unless their file decides."""
 
 EMPTY = 0.05
-"""Share of the features of a mirror's set, the last ones, that may be empty."""
+"""Largest share of the listed features that may be empty at the end of a set."""
 
 DECIDED = "which dataset.p is unless it is declared"
 
@@ -283,7 +285,7 @@ TASKS = {"binary": "classification", "multiclass": "classification"}
 
 
 def parse_svmlight(*contents: bytes, p: int | None = None, first: int | str = 1) -> Raw:
-    """Return the records of svmlight files, the files one after the other.
+    """Return the records of one or more svmlight files, in the order of the files.
 
     Parameters
     ----------
@@ -292,7 +294,8 @@ def parse_svmlight(*contents: bytes, p: int | None = None, first: int | str = 1)
     p : int or None
         Number of features; None: as many as occur.
     first : int or str
-        Number of the first feature, 0 or 1; ``'auto'``: 0 if a feature 0 occurs.
+        Number of the first feature, 0 or 1; ``'auto'`` means 0 if a feature 0 occurs,
+        else 1.
 
     Returns
     -------
@@ -325,7 +328,7 @@ def parse_svmlight(*contents: bytes, p: int | None = None, first: int | str = 1)
 
 
 def _parse_listed(content: bytes, p: int | None) -> Raw:
-    """Return the records of a mirror's set, with as many features as the mirror lists.
+    """Return the records of a set in a mirror, with as many features as it lists.
 
     Raises
     ------
@@ -358,12 +361,12 @@ def compact_features(X: Any) -> Features:
 
 
 def _check_rows(content: bytes, p: int | None, first: int | str) -> None:
-    """Raise UsageError for the first bad row of a file, naming the key that decides.
+    """Raise UsageError for the first wrong row of a file, or for too many features.
 
     Raises
     ------
     UsageError
-        With the numbers of the row's features, and nothing else that the row holds.
+        With numbers of features in the row, but no other content of the row.
     """
     least = 0 if first == "auto" else int(first)
     zero, largest, place = False, -1, 0
@@ -405,7 +408,10 @@ def _check_rows(content: bytes, p: int | None, first: int | str) -> None:
 
 @functools.cache
 def libsvm_catalogue() -> dict[str, Any]:
-    """Return the sets of libsvmdata by name; importing libsvmdata takes a second."""
+    """Return the sets of libsvmdata by name.
+
+    They are looked up when needed, because importing libsvmdata takes a second.
+    """
     from libsvmdata.core import ALL_DATASETS
 
     return dict(ALL_DATASETS)
@@ -462,7 +468,7 @@ class LibsvmSets:
         return self._source_of(set)()
 
     def fingerprint(self, set: str | None = None) -> str | None:  # noqa: A002
-        """Return a digest of a set's source and width; None if the source has none."""
+        """Return a digest of a set's source and width, None without a source."""
         found = self._source_of(set).fingerprint()
         return found and digest_of_json([found, _listed_width(*_check_member(set))])
 
@@ -496,7 +502,7 @@ class LibsvmSets:
         return found if len(found) > 1 else None
 
     def uncharged(self, set: str | None = None) -> tuple[Uncharged, ...]:  # noqa: A002
-        """Return the uncharged use of a width that is read, or nothing if listed."""
+        """Return the uncharged use of the data if the number of features is read."""
         listed = _listed_width(*_check_member(set)) is not None
         return () if listed else (Uncharged.FEATURES,)
 
@@ -520,7 +526,7 @@ def _listed_width(name: str, row: Mapping[str, str]) -> int | None:
     Raises
     ------
     DataUnavailable
-        If it is not a number of features.
+        If the listed value is not a number of features.
     """
     listed = (row.get("p") or "").strip()
     if not listed:
@@ -535,7 +541,7 @@ def _listed_width(name: str, row: Mapping[str, str]) -> int | None:
 
 
 def _check_member(member: str | None) -> tuple[str, Mapping[str, str]]:
-    """Return a set's name and its row in the manifest of a mirror, empty without one.
+    """Return a set's name and its row in a mirror's manifest, {} if it is not listed.
 
     Raises
     ------

@@ -1,9 +1,9 @@
 """Load a dataset by its specification, from cached arrays if there are any.
 
 This module also makes datasets of a user's own arrays. Cached arrays are written
-atomically. When they are read, they are verified and memory-mapped. Sparse features are
-stored as the arrays that make them up, one file each. Their hash, and the name under
-which they are kept, are stored with them: damaged arrays, or arrays of another name,
+atomically. When they are read, they are verified and memory-mapped. A sparse matrix is
+stored as several arrays, one file each. The hash of the arrays, and the name under
+which they are kept, are stored with them. Damaged arrays, or arrays of another name,
 are not used.
 """
 
@@ -78,8 +78,8 @@ def load_dataset(spec: Mapping[str, Any]) -> Dataset:
     rows are split, columns standardised, records clipped to declared bounds and a
     column added for an intercept. The arrays become float64, column-major and
     read-only. If a source has a checksum, its prepared arrays are cached on disk and
-    memory-mapped, so that workers share them. A process loads a dataset once, and again
-    if what decides its records (`source_of`) has changed.
+    memory-mapped, so that workers share them. A process loads a dataset only once, as
+    long as the result of `source_of` stays the same.
 
     Parameters
     ----------
@@ -107,12 +107,13 @@ def source_of(spec: Mapping[str, Any]) -> str:
     Returns
     -------
     str
-        ``source``: for a user's file the SHA-256 of its bytes with its format and
-        compression; for a published set that of its files with what the manifest of the
-        mirror says about them; for a package its version; None for generated data, or
-        data that are not on this machine yet. ``options``: those of the loader, without
-        the ones that the source covers (the path). ``recipe``: classes, split, scaling,
-        clipping, intercept. ``bounds``: those by which columns are placed or mapped.
+        ``source`` depends on the kind of data. For a user's file it is the SHA-256 of
+        the bytes with format and compression. For a published set it covers the SHA-256
+        of the files and what the manifest of the mirror says about them. For a package
+        it is the version. It is None for generated data, or for data that are not on
+        this machine yet. ``options`` are those of the loader, except options that the
+        source covers (the path). ``recipe`` has classes, split, scaling, clipping and
+        intercept. ``bounds`` are those by which columns are placed or mapped.
 
     Raises
     ------
@@ -182,7 +183,7 @@ def _load_prepared(
     Raises
     ------
     UsageError
-        If the source was changed while it was read.
+        If the source changed while it was read.
     """
     if json.loads(source)["source"] is None:
         arrays, told = _prepare_dataset(spec)
@@ -211,7 +212,7 @@ def _prepare_dataset(spec: Spec) -> tuple[dict[str, Features], dict[str, Any]]:
     """Return the prepared arrays, and a JSON-able dict of their features and clipping.
 
     Features have the names in the first row of a csv; indicators also have the name of
-    their column. The list is empty if features have no names.
+    their column. The list of features is empty if they have no names.
     """
     raw, recipe = [*spec.loader(**spec.options)], spec.recipe
     features = getattr(raw[0], "attrs", {}).get("features", [])
@@ -261,7 +262,7 @@ def save_arrays(
 
 
 def stored_hash(kind: str, key: str) -> str | None:
-    """Return the hash of stored arrays or None; they are verified once per seal."""
+    """Return the hash of stored arrays, verified once per seal, or None."""
     with contextlib.suppress(OSError):
         return _content_hash(
             kind, key, paths.file_digest(paths.cache_dir() / kind / key / SEAL)
@@ -278,8 +279,8 @@ def _content_hash(kind: str, key: str, seal: str) -> str | None:
 def load_arrays(kind: str, key: str) -> tuple[dict[str, Features], str] | None:
     """Return the stored arrays, memory-mapped and read-only, and their hash.
 
-    Returns None if there are none, if their bytes do not have the hash that was stored
-    with them, or if they were stored under another name.
+    Returns None if no arrays are stored, if their bytes do not have the hash that was
+    stored with them, or if they were stored under another name.
     """
     found = _load_stored(kind, key)
     return found and found[:2]
@@ -288,7 +289,7 @@ def load_arrays(kind: str, key: str) -> tuple[dict[str, Features], str] | None:
 def _load_stored(
     kind: str, key: str
 ) -> tuple[dict[str, Features], str, dict[str, Any]] | None:
-    """Return what `load_arrays` does, and the facts that are kept with the arrays."""
+    """Return the results of `load_arrays`, and the facts kept with the arrays."""
     folder = paths.cache_dir() / kind / key
     try:
         if folder.is_dir():
@@ -353,9 +354,9 @@ def own_dataset(
     classes : list of labels, optional
         All labels that may occur. Without ``positive`` they must be two numbers, of
         which the larger becomes +1. If None, they are read from y, which `uncharged`
-        lists. That is so even if a Series has categories, because those may have been
-        read from the data. Without both, labels are taken as they are, and the loss
-        refuses those that it does not know.
+        lists. This also applies to a Series with categories, because these may have
+        been read from the data. Without ``positive`` and ``classes``, labels are taken
+        as they are, and the loss refuses labels that it does not know.
     clip_to_bounds : bool
         Whether each record is clipped to the bounds.
     intercept : float
@@ -401,9 +402,9 @@ def _labels_as_numbers(
 ) -> tuple[Array, bool]:
     """Return labels as numbers, and whether the classes were read from them.
 
-    Labels become -1 and +1 if it is declared which become +1. Classes are read from
-    them if 0 is taken for -1, because only 0 and 1 occur, or if ``positive`` is given
-    alone.
+    Labels become -1 and +1 if it is declared which become +1. The classes are read from
+    the labels in two cases: if 0 is taken for -1, because only 0 and 1 occur, or if
+    ``positive`` is given without ``classes``.
     """
     if np.ndim(y) != 1:
         raise UsageError(f"y of shape {np.shape(y)}: must be (n,), a label per record")

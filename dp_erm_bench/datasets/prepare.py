@@ -76,9 +76,9 @@ class DeclaredBounds:
     Parameters
     ----------
     columns : array of shape (p,) or ()
-        One value for each column of the dataset, or one for all.
+        Bounds on the absolute values, one for each column or one for all.
     norm : float or None
-        None: the norm implied by the columns.
+        Bound on the norm of a record; None for the norm that the columns imply.
     label : float or None
         Bound on the absolute value of the label.
     nonzeros : int or None
@@ -89,12 +89,12 @@ class DeclaredBounds:
         Lowest and highest values of columns by name, until `bounds_in_order` places
         them.
     default : tuple or None
-        Lowest and highest value of all columns that are not named.
+        Lowest and highest value for all columns that are not named.
     scale : bool
         Whether columns are mapped to [-1, 1]; ``norm`` is then a bound on the result.
     groups : tuple
-        For each feature the column of categories that it indicates, None for a number.
-        Empty if there are no indicators, or if they are rescaled.
+        The column whose category each feature indicates, None for a number. Empty if
+        there are no indicators, or if they are rescaled.
     """
 
     columns: Array
@@ -128,9 +128,9 @@ class DeclaredBounds:
     ) -> DeclaredBounds:
         """Return the bounds with those given by name placed in the order of features.
 
-        An indicator takes the bound of its column of categories, but at most 1, because
-        it is 0 or 1 whatever the records are. This holds while it is still
-        ``indicated``, which means not rescaled by statistics of the records.
+        An indicator gets the bound of its column of categories, but at most 1, because
+        it is 0 or 1 in every record. This is true if the indicators are ``indicated``,
+        that is, not rescaled by statistics of the records.
 
         Raises
         ------
@@ -184,7 +184,7 @@ class DeclaredBounds:
         Raises
         ------
         UsageError
-            For a bound of 0 that a column would be divided by.
+            For a bound of 0 by which a column would be divided.
         """
         if not self.scale and self.pairs is None:
             return None
@@ -206,20 +206,22 @@ class DeclaredBounds:
         return Ranges(low, high, indicators, self.scale, clip, bounds, names)
 
     def bounds_of(self, name: str, p: int) -> Bounds:
-        """Return the bounds of a dataset with p features.
+        """Return the bounds on the records of a dataset with p features.
 
-        Without a declared norm, the norm is that of the largest possible record: R_2^2
-        = sum of R_j^2 over the numbers + one term for each column of categories, the
-        largest min(R_j, 1)^2 of its indicators. The reason is that the cell of a record
-        is one word of the column, or the record is refused: a word that is not one of
-        the categories, and a missing value, do not load, and a record of zeros
-        (zero_out) has none. So at most one indicator is 1 and all others are 0, in
-        every record by itself, hence in every neighbour's. Clipping to bounds makes no
-        entry larger in absolute value. ``scale`` leaves indicators alone and maps
-        numbers to at most 1. If ranges move zeros (a lower end above 0), a record
-        longer than R_2 is shrunk or refused (`clip_features`, `check_bounds`). If
-        categories are read from the records, a neighbour's new word has no indicator
-        and counts 0.
+        If no norm is declared, R_2 is the norm of the largest possible record. R_2^2 is
+        the sum of R_j^2 over the numbers, plus one term for each column of categories:
+        the largest min(R_j, 1)^2 of its indicators.
+
+        One term suffices, because each record has only one word in such a column. A
+        record with a missing value, or with a word that is not one of the categories,
+        is refused, and a record of zeros (zero_out) has no word. So at most one
+        indicator of the column is 1 and all others are 0. This is true of every single
+        record, hence of every record of a neighbouring dataset. Clipping to bounds
+        makes no entry larger in absolute value. ``scale`` does not change indicators
+        and maps numbers to at most 1. If ranges move zeros (a lower end above 0), a
+        record longer than R_2 is shrunk or refused (`clip_features`, `check_bounds`).
+        If categories are read from the records, a new word in a neighbouring dataset
+        has no indicator and contributes 0.
 
         Raises
         ------
@@ -251,8 +253,8 @@ def declared_by(value: Mapping[str, Any], scale: bool = False) -> DeclaredBounds
     """Return the bounds that a yaml declares.
 
     Without ``columns`` each entry is bounded by ``norm``. A bound on a column is a
-    number, or a range [low, high]. Columns are a list in their order, or a mapping by
-    their names, in which case ``default`` bounds all others.
+    number, or a range [low, high]. ``columns`` is a list in the order of the columns,
+    or a mapping by their names. In a mapping, ``default`` bounds all other columns.
 
     Raises
     ------
@@ -298,7 +300,7 @@ def declared_by(value: Mapping[str, Any], scale: bool = False) -> DeclaredBounds
 
 
 def _bound_arrays(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
-    """Return bounds of columns, and the pairs if one of them is not symmetric."""
+    """Return bounds on columns, and their ranges if one of these is not symmetric."""
     ends = np.array(pairs, np.float64).reshape(-1, 2)
     columns = np.abs(ends).max(axis=1)
     ends.flags.writeable = columns.flags.writeable = False
@@ -307,7 +309,7 @@ def _bound_arrays(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
 
 
 def _brief_range(ends: tuple[float, float]) -> str:
-    """Return the text of a range as it is declared, a bound if it is symmetric."""
+    """Return the text of a range, or of its bound if the range is symmetric."""
     low, high = ends
     return f"{high:g}" if low == -high else f"[{low:g},{high:g}]"
 
@@ -337,7 +339,7 @@ def _refuse_unfilled(key: str, value: object, what: str) -> None:
 
 
 def _single_bound(key: str, value: object) -> float:
-    """Return a bound that is one number; refuse a range or several numbers."""
+    """Return a bound, which must be one number; anything else raises UsageError."""
     if value == FILL_IN:
         what = "a bound on the absolute value"
         what += ", or a range [low,high]," * key.startswith(("columns", DEFAULT))
@@ -364,10 +366,10 @@ def _by_caller(
     Parameters
     ----------
     spec : mapping, float or array of shape (p,)
-        ``columns`` or ``norm``, and optionally ``label`` and ``nonzeros``. Anything but
-        a mapping bounds the columns; without ``columns`` the norm bounds each of them.
-        Columns may also be ranges, and may be a list, or a mapping of names with a
-        ``default`` next to it.
+        ``columns`` or ``norm``, and optionally ``label`` and ``nonzeros``. A number or
+        an array bounds the columns. Without ``columns`` the norm bounds each column.
+        Instead of bounds, ``columns`` may contain ranges. It may be a list, or a
+        mapping by name with a ``default`` next to it.
     scale : bool
         Whether columns are mapped to [-1, 1] by their bounds.
 
@@ -385,7 +387,7 @@ def _by_caller(
 
 
 def declared_bounds(spec: Mapping[str, Any] | ArrayLike, p: int) -> Bounds:
-    """Return the bounds of p features that a caller declares, see `_by_caller`."""
+    """Return the bounds on p features that a caller declares, see `_by_caller`."""
     return _by_caller(spec).bounds_of("arrays", p)
 
 
@@ -430,7 +432,7 @@ def _plain_lists(value: Any) -> Any:
 
 
 def spec_of(bounds: Bounds, ranges: Ranges | None) -> dict[str, Any]:
-    """Return bounds as a yaml declares them, the columns in order."""
+    """Return bounds as a yaml declares them, with the columns in order."""
     if ranges is None:
         return bounds.spec
     ends = np.column_stack([ranges.low, ranges.high]).tolist()
@@ -453,7 +455,7 @@ def clipping_sentence(clipping: Clipping | None, names: Sequence[str]) -> str:
 
 
 def clipping_warning(clipping: Clipping | None, names: Sequence[str]) -> str:
-    """Return a warning if more than `OFTEN` of the records are clipped, or nothing."""
+    """Return a warning if more than `OFTEN` of the records are clipped, else ""."""
     often = clipping is not None and clipping.share > OFTEN
     return f"bounds: {clipping_sentence(clipping, names)}" if often else ""
 
@@ -461,10 +463,10 @@ def clipping_warning(clipping: Clipping | None, names: Sequence[str]) -> str:
 def wide_bounds_sentence(data: Dataset, names: Sequence[str]) -> str:
     """Return a sentence naming the declared bounds that all records are far below.
 
-    It is empty if there are none. For a column that is mapped from a range which is not
-    symmetric, the used part of the range counts. The sentence does not name columns of
-    zeros, columns of sparse records (many of which are rare), and bounds that only
-    follow from the bound on the norm.
+    The sentence is empty if there are no such bounds. For a column that is mapped from
+    a range which is not symmetric, the used part of the range counts. The sentence does
+    not name columns of zeros, columns of sparse records (in which large values may be
+    rare), and bounds that only follow from the bound on the norm.
     """
     if (bounds := data.bounds) is None:
         return ""
@@ -494,7 +496,7 @@ def _is_wide(largest: Any, bound: Any) -> Any:
 def revealing_features_sentence(data: Dataset, names: Sequence[str]) -> str:
     """Return a sentence naming the features that equal the label up to shift and scale.
 
-    It is empty if there are none.
+    The sentence is empty if there are no such features.
     """
     columns = base.compute_once(data, _revealing_columns, data.y)
     listed = _listed_columns([names[int(j)] for j in columns], [])
@@ -534,18 +536,18 @@ def _listed_columns(columns: Sequence[str], others: Sequence[str]) -> str:
 
 
 def _share_in_percent(share: float) -> str:
-    """Return a share in percent: 100 only if it is all, and 0 only if it is none."""
+    """Return a share in percent as text, which is never rounded to 0 or to 100."""
     text = f"{100.0 * share:.3g}"
     return ("less than 100" if text == "100" and share < 1.0 else text) + " %"
 
 
 def numbered_features(p: int) -> list[Feature]:
-    """Return p features that are named x0, x1, .., because they have no names."""
+    """Return p features with the names x0, x1, .., for columns without names."""
     return [(f"x{j}", None) for j in range(p)]
 
 
 def features_in(columns: Any, p: int) -> list[Feature]:
-    """Return p features by the headings of a table, numbered if they have no names."""
+    """Return p features named by a table's headings, or numbered if it has none."""
     names = [] if columns is None else list(columns)
     if len(names) != p or not all(isinstance(name, str) for name in names):
         return numbered_features(p)
@@ -566,7 +568,7 @@ def check_bounds(
     bounds: Bounds,
     names: Callable[[], Sequence[str]] = tuple,
 ) -> None:
-    """Raise UsageError for bounds of the wrong length, or bounds that a record breaks.
+    """Raise UsageError if bounds have the wrong length, or if a record exceeds them.
 
     Parameters
     ----------
@@ -591,7 +593,7 @@ def check_bounds(
 def _broken_bounds(
     X: Features, y: Array, bounds: Bounds, names: Callable[[], Sequence[str]]
 ) -> Iterator[tuple[str, str, float]]:
-    """Yield the key, a description and the value of each bound that a record breaks."""
+    """Yield key, description and value of each bound that a record exceeds."""
     for column in np.flatnonzero(column_max(X) > bounds.columns):
         known = names()[int(column) : int(column) + 1]
         whose = f"column {quote_heading(known[0])}" if known else f"feature {column}"
@@ -657,7 +659,7 @@ def clip_features(
 def hold_to_ranges(name: str, X: Features, ranges: Ranges) -> Features:
     """Hold raw features to declared ranges and map them to [-1, 1] if scaled, in place.
 
-    Each entry is changed by itself and by declared values only, which costs no budget.
+    Each entry is changed by itself, and only by declared values, so no budget is spent.
     x becomes x / R for a range [-R, R], and 2 (x - low) / (high - low) - 1 for another
     range. Despite rounding the result is within [-1, 1], because subtraction and
     division are monotone.
@@ -667,7 +669,7 @@ def hold_to_ranges(name: str, X: Features, ranges: Ranges) -> Features:
     name : str
         Name of the dataset, for messages.
     X : array or csc_array of shape (n, p)
-        Changed in place; no other code may use them.
+        The features; they are changed in place, so no other code may use them.
     ranges : Ranges
 
     Raises
@@ -707,7 +709,7 @@ def hold_to_ranges(name: str, X: Features, ranges: Ranges) -> Features:
 
 
 def _of_entries(X: Features, columns: Array) -> Array:
-    """Return values of columns in a form that matches the entries of features."""
+    """Return one value per column in a form that fits the entries of features."""
     if isinstance(X, np.ndarray):
         return columns
     return np.repeat(columns, np.diff(X.indptr))
@@ -722,7 +724,7 @@ def _clip_entries(X: Features, low: Array, high: Array) -> None:
 def _entries_beyond(
     X: Features, low: Array, high: Array
 ) -> tuple[NDArray[np.bool], NDArray[np.int64]]:
-    """Return which records have an entry outside, and how many each column has."""
+    """Return a mask of the records with entries outside, and the counts by column."""
     n, p = X.shape
     entries = X if isinstance(X, np.ndarray) else X.data
     outside = entries < _of_entries(X, low)
@@ -741,7 +743,7 @@ def bound_records(
     ranges: Ranges | None,
     clip: Bounds | None,
 ) -> Clipping | None:
-    """Hold features to ranges and clip records to bounds, and return what that changed.
+    """Hold features to ranges, clip records to bounds, and return what was clipped.
 
     Parameters
     ----------
@@ -791,7 +793,7 @@ def map_features(name: str, X: Features, within: Ranges | Bounds) -> Features:
     name : str
         Name of the dataset, for messages.
     X : array, sparse matrix or DataFrame of shape (n, p)
-        They are copied, not changed.
+        The raw features; they are copied, not changed.
     within : Ranges or Bounds
         Ranges to which the records were held, or bounds to which they were clipped.
 
@@ -896,7 +898,7 @@ def with_column(X: Features, constant: float) -> Features:
 
 
 def with_bound(bounds: Bounds, constant: float) -> Bounds:
-    """Return the exact bounds of records to which `with_column` added a constant."""
+    """Return the exact bounds on records to which `with_column` added a constant."""
     columns = np.append(bounds.columns, constant)
     columns.flags.writeable = False
     norm, most = float(np.hypot(bounds.norm, constant)), bounds.nonzeros
@@ -922,7 +924,7 @@ def check_names(columns: Iterable[Any], constant: float) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """How raw data are prepared as a dataset.
+    """The steps that prepare raw data as a dataset.
 
     Parameters
     ----------
@@ -932,7 +934,8 @@ class Recipe:
         Labels that become +1; None: the larger label of a usual pair, or of the
         classes.
     standardise : bool or str
-        Whether columns get mean 0 and variance 1; ``'scale'`` keeps zeros (RMS 1).
+        Whether columns get mean 0 and variance 1; ``'scale'`` divides them by their
+        root mean square, which keeps zeros.
     test_fraction : float
         Share of the records that is held out.
     seed : int
@@ -951,7 +954,7 @@ class Recipe:
         Ranges to which features are held, and by which they are mapped, before
         clipping.
     intercept : float
-        The constant of a last column, which is added after all that; 0 for none.
+        The constant of a last column, which is added after all other steps; 0 for none.
     label_unit : float
         Divisor of the labels of a regression.
     """
@@ -989,7 +992,7 @@ class Recipe:
 
     @property
     def uncharged(self) -> tuple[Uncharged, ...]:
-        """Return the steps that use private records without budget."""
+        """Return the steps that use private records and that no budget pays for."""
         steps = {
             Uncharged.CLASSES: self.classification and self.classes is None,
             Uncharged.STANDARDISATION: self.standardise,
@@ -1001,9 +1004,10 @@ class Recipe:
 def split_masks(
     n: int, test_fraction: float, seed: int
 ) -> tuple[NDArray[np.bool], NDArray[np.bool]]:
-    """Return boolean masks of training and test records, a public random choice.
+    """Return boolean masks of the training and of the test records.
 
-    The random stream differs from that of a generator started from the same seed.
+    The choice is random and public. Its random stream differs from that of a generated
+    dataset with the same seed.
 
     Parameters
     ----------
@@ -1023,7 +1027,7 @@ def split_masks(
 def prepare_arrays(
     name: str, raw: Sequence[Any], recipe: Recipe
 ) -> dict[str, Features]:
-    """Return X, y and other arrays, ready for use, see `prepare_and_describe`.
+    """Return the arrays of a dataset, prepared by a recipe, see `prepare_and_describe`.
 
     Parameters
     ----------
@@ -1039,7 +1043,7 @@ def prepare_arrays(
 def prepare_and_describe(
     name: str, raw: list[Any], recipe: Recipe
 ) -> tuple[dict[str, Features], Clipping | None]:
-    """Return X, y and other arrays, ready for use, and what clipping changed.
+    """Return the arrays of a dataset, prepared by a recipe, and what clipping changed.
 
     Parameters
     ----------
@@ -1047,8 +1051,8 @@ def prepare_and_describe(
         Name of the dataset, for messages.
     raw : list
         X of shape (n, p), dense or sparse, y of shape (n,) and, if it is known, the
-        true parameter of shape (p,). X is removed from the list, because only its copy
-        is needed.
+        true parameter of shape (p,). X is removed from the list, because only a copy of
+        X is needed.
     recipe : Recipe
 
     Returns
@@ -1151,7 +1155,7 @@ def _rescale_columns(name: str, arrays: dict[str, Features], how: bool | str) ->
 
 
 def standardise_columns(X: Array, *others: Array) -> list[Array]:
-    """Shift and scale X and the others in place by the statistics of X; return them.
+    """Shift and scale X and others in place by the statistics of X, and return all.
 
     Columns of X get mean 0 and (population) variance 1. A column that is constant up to
     rounding becomes exactly 0, so it has no influence; the number of features stays as
@@ -1168,10 +1172,10 @@ def standardise_columns(X: Array, *others: Array) -> list[Array]:
 
 
 def in_usual_units(X: Features, *others: Features) -> None:
-    """Bring the columns of X and the others to units in which X can be squared.
+    """Rescale the columns of X and of others in place, so that X can be squared.
 
-    Columns of extremely large or small floats are multiplied by powers of 2; no others
-    are changed.
+    A column is multiplied by a power of 2 if its largest entry in X is an extremely
+    large or small float. No other column is changed.
     """
     largest = column_max(X)
     odd = ~are_usual(largest) & (largest > 0.0)
@@ -1196,7 +1200,7 @@ def _safe_inverse(values: Array, usable: NDArray[np.bool]) -> Array:
 
 
 def freeze_features(X: Features) -> Features:
-    """Make features read-only, and return them; no other code may use them."""
+    """Make features read-only and return them; no other code may use them."""
     for part in base.feature_parts(X).values():
         array: Any = part
         # Scipy holds views, so their bases must be read-only, too.
@@ -1216,10 +1220,10 @@ def dataset_from_arrays(
     columns: tuple[str, ...] = (),
     copy: bool = True,
 ) -> Dataset:
-    """Return a dataset of arrays as they are, after checks; they become read-only.
+    """Return a dataset of arrays, which are checked and become read-only.
 
-    Labels are not mapped: the loss refuses those that it does not know. A sparse matrix
-    stays sparse.
+    Labels are not mapped, and the loss refuses labels that it does not know. A sparse
+    matrix stays sparse.
 
     Parameters
     ----------
@@ -1239,7 +1243,7 @@ def dataset_from_arrays(
     Raises
     ------
     UsageError
-        If they are empty, of unequal length or not finite, or break the bounds.
+        If arrays are empty, of unequal length or not finite, or exceed the bounds.
     """
     X, y = (freeze_features(as_features(one, copy)) for one in (X, y))
     records.check_raw(name, X, y)

@@ -1,4 +1,4 @@
-"""The real datasets: how to parse each from a mirror, or to fetch it without one.
+"""The real datasets, each parsed from a mirror or fetched from its publisher.
 
 Client libraries are imported where they are used, because each takes a second.
 """
@@ -92,10 +92,10 @@ def _parse_wine(red: bytes, white: bytes) -> Raw:
 
 
 def _parse_communities(content: bytes) -> Raw:
-    """Return the columns that are predictive and have a value in all records but one.
+    """Return the predictive columns that lack a value in at most one record.
 
     The first five columns, which name a place and a fold, are not predictive. The last
-    column is the label. The one record that lacks a value in another column is left
+    column is the label. The one record that lacks a value in a remaining column is left
     out.
     """
     words = np.loadtxt(io.BytesIO(content), delimiter=",", dtype=str)[:, 5:]
@@ -106,7 +106,7 @@ def _parse_communities(content: bytes) -> Raw:
 
 
 def _parse_melting_point(content: bytes) -> Raw:
-    """Return the descriptors and the label, without the column of a split."""
+    """Return the descriptors and the label; a column with a split is left out."""
     header, _ = content.split(b"\n", 1)
     columns = [*range(header.count(b",") - 1), header.count(b",")]
     table = np.loadtxt(io.BytesIO(content), delimiter=",", skiprows=1, usecols=columns)

@@ -1,4 +1,4 @@
-"""Checks of raw records, and labels as numbers that a loss accepts."""
+"""Check raw records, and turn labels into numbers that a loss accepts."""
 
 import hashlib
 import itertools
@@ -25,7 +25,7 @@ BOOLEANS = {
 """Words for 0 and 1 in a column of numbers."""
 
 NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
-"""How a file spells a number; Python accepts other spellings, too, such as 1_0."""
+"""Pattern of a number in a file; Python also accepts other spellings, such as 1_0."""
 
 NUMERIC = (int, float, np.integer, np.floating, np.bool)
 """Types of numbers in an array of objects."""
@@ -40,7 +40,7 @@ NO_ANSWER = frozenset(
     ["unknown", "unk", "missing", "noanswer", "notavailable", "undefined", "inf", "tbd"]
     + ["null", "nil", "nan", "blank", "notapplicable"]
 )
-"""Labels that may mean a missing value, as `fold_word` has them, no punctuation."""
+"""Labels that may mean a missing value, as `fold_word` returns them."""
 
 NINES = 10.0 ** np.arange(1, 8) - 1.0
 """Numbers that surveys use, with either sign, for a missing answer."""
@@ -115,7 +115,7 @@ def label_numbers(
     positive: Sequence[Any] | None,
     classes: Sequence[Any] | None = None,
 ) -> Array:
-    """Return -1 and +1 for a classification, the numbers themselves otherwise.
+    """Return labels as -1 and +1 for a classification, else as plain numbers.
 
     Parameters
     ----------
@@ -134,8 +134,8 @@ def label_numbers(
     Raises
     ------
     UsageError
-        If the labels are not of the task or not declared, or if none are declared and
-        one side would be empty.
+        If the labels do not fit the task or are not declared, or if no classes are
+        declared and all labels or none would become +1.
     """
     given = [*(classes or ()), *(positive or ())]
     _check_kind(name, y, given)
@@ -199,7 +199,7 @@ def from_zero(y: Array) -> tuple[Array, bool]:
 
 
 def label_signs(name: str, y: Array) -> Array:
-    """Return labels that are -1/+1, 0/1 or 1/2 as -1/+1; refuse all others."""
+    """Return labels that are -1/+1, 0/1 or 1/2 as -1/+1; others raise UsageError."""
     classes = np.unique(y)
     if classes.size > MOST_CLASSES:
         raise UsageError(
@@ -282,7 +282,7 @@ def missing_codes(values: NDArray[Any]) -> list[float]:
 
 
 def fold_word(text: str) -> str:
-    """Return a word without differences of case, Unicode form and blanks."""
+    """Return a word in a form that does not depend on case, Unicode form and blanks."""
     plain = unicodedata.normalize("NFKC", text).casefold()
     return "".join(one for one in plain if one.isprintable() and one != " ")
 
@@ -293,12 +293,12 @@ def _quoting_hint(given: Sequence[Any]) -> str:
 
 
 def names_in(given: Any) -> list[str]:
-    """Return the columns that a key names, as a list: one, several or none."""
+    """Return the list of the columns that a key names, which may be empty."""
     return list(map(str, as_list(given) or []))
 
 
 def as_list(given: Any) -> list[Any] | None:
-    """Return given labels as a list, also if there is only one; None stays None."""
+    """Return one label or several labels as a list; None stays None."""
     if given is None:
         return None
     several = isinstance(given, Iterable) and not isinstance(given, str | bytes)
@@ -335,12 +335,12 @@ def distinct_words(given: Sequence[Any], key: str) -> list[Any]:
 
 
 def word_places(cells: NDArray[Any], given: Sequence[Any]) -> NDArray[np.intp]:
-    """Return for each cell the index of the word that it equals, or -1, shape (n,).
+    """Return the index of the word that each cell equals, -1 for none, shape (n,).
 
     Each cell is looked up by itself. If the words are numbers, a cell equals the number
-    that it is or spells. If they are text, a text equals the same text, and an integer
-    the word that spells it. A float equals the only word of the same value, and none if
-    there are several.
+    that it is or spells. If the words are text, a text equals the same text, and an
+    integer equals the word that spells it. A float equals a word if this is the only
+    word with the same value.
     """
     words = are_words(given)
     keys = dict.fromkeys(map(label_spelling if words else as_number, given))
@@ -386,7 +386,7 @@ def as_number(label: Any) -> float:
 
 
 def label_spelling(label: Any) -> str:
-    """Return the text of a label: a word as it is, a number in full, a day as a date.
+    """Return the text of a label: a word itself, a number in full, or a day as a date.
 
     Blanks around a word are removed. Accents make no difference, whether they are part
     of a letter or characters of their own.

@@ -42,18 +42,18 @@ from dp_erm_bench.registry import (
 UNLABELLED = "unlabelled"
 TASKS = ["classification", "regression", UNLABELLED]
 AUTO = "auto"
-"""The task that the loader names; for bounds, the default ones if they are needed."""
+"""Value for the task of the loader, or for default bounds if bounds are needed."""
 
 BOUNDS, BY_DEFAULT = "bounds", "default"
 """Key of declared bounds, and its word for the default bounds that the yaml offers."""
 
 FRESH, LAW = "n_fresh", "law"
-"""Key of the fresh records that models are judged by, and its word for their law."""
+"""Key of the number of fresh records that judge models, and its word for their law."""
 
 PUBLIC = "public"
-"""Key by which a user declares that the records are public; it changes no number.
+"""Key by which a user declares that the records are public; no result depends on it.
 
-Without it, output that is passed on holds no number computed from the records.
+Without this declaration, output for others contains no number computed from records.
 """
 
 DEFAULTS: dict[str, Any] = {
@@ -72,14 +72,14 @@ LATER = {
 }
 """Keys, and options of loaders, that enter a trial's identity only if changed.
 
-The value of each is the one that changes nothing. So the identities of published
+Each key is listed with the value that has no effect. So the identities of published
 trials, which lack these keys, stay as they are.
 """
 MEMBER = "set"
-"""Option of a loader for many datasets that chooses one; it is part of the name."""
+"""Option that chooses one dataset of a loader for many; it is part of the name."""
 
 READING = {"p": None, "header": "auto", "first": None, "text": None, "format": "auto"}
-"""Keys that declare how a file is read, with the values that leave it to the file."""
+"""Keys that declare how a file is read, with the values that let the file decide."""
 
 LISTS = ("positive", "classes", "onehot", "text", "drop")
 """Keys whose value may be a list, which is then not an axis of an experiment."""
@@ -103,10 +103,10 @@ class Spec:
     recipe : Recipe
         The preparation of the raw data.
     usual : Usual or None
-        As in the yaml, for the chosen form, raw or standardised.
+        The usual objective in the yaml, for raw or for standardised columns.
     bounds : DeclaredBounds or None
-        As in the yaml; None if columns are standardised and records not clipped after
-        that.
+        The bounds in the yaml; None if columns are standardised and records are not
+        clipped afterwards.
     """
 
     name: str
@@ -131,7 +131,8 @@ def dataset_spec(name: str, **overrides: Any) -> dict[str, Any]:
     Raises
     ------
     UsageError
-        If the dataset or one of the keys does not exist, or has no default bounds.
+        If the dataset or one of the keys does not exist, or if default bounds are
+        requested and the dataset has none.
     """
     fields = usual_fields(name)
     overrides = _with_bounds_in_place(name, overrides)
@@ -152,15 +153,15 @@ def dataset_spec(name: str, **overrides: Any) -> dict[str, Any]:
 def default_bounds(name: str, overrides: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the default bounds in a dataset's yaml, None if it has none.
 
-    There may be different bounds for raw and for standardised columns. The yaml gives
-    them with their reason, ``why``. If no true bound is known, they are a choice, and
-    records are clipped to them.
+    There may be different bounds for raw and for standardised columns. The yaml states
+    the bounds and a reason for them, ``why``. If no true bound is known, the default
+    bounds are a choice, and records are clipped to them.
 
     Parameters
     ----------
     name : str
-        Name of the yaml, with a member if it is for many datasets; other names have
-        none.
+        Name of the yaml, with a member if it is for many datasets. For another name the
+        result is None.
     overrides : mapping
         Keys of the yaml that are replaced; only ``standardise`` and the member matter.
     """
@@ -175,8 +176,9 @@ def default_bounds(name: str, overrides: Mapping[str, Any]) -> dict[str, Any] | 
 def card_of(name: str) -> dict[str, Any]:
     """Return the card of a dataset, empty if it has none.
 
-    A card gives family, n, p, origin and licence, and ``why`` the bounds in force are
-    public. The card of a member may give default bounds that replace those of the yaml.
+    A card lists family, n, p, origin and licence. Its entry ``why`` explains why the
+    bounds in force are public. The card of a member may contain default bounds that
+    replace those of the yaml.
 
     Parameters
     ----------
@@ -190,16 +192,16 @@ def card_of(name: str) -> dict[str, Any]:
 
 
 def family_of(name: str) -> str:
-    """Return the family of a dataset: that of its card, else the dataset's own name."""
+    """Return the family in the card of a dataset, else the dataset's own name."""
     return str(card_of(name).get("family", name.rpartition(":")[2]))
 
 
 def _with_bounds_in_place(name: str, overrides: dict[str, Any]) -> dict[str, Any]:
     """Return overrides in which a word for bounds is replaced by the bounds.
 
-    Records are clipped to the default bounds. The word `auto` means the yaml's own
-    bounds here, because it is not known whether an algorithm needs others
-    (`experiment.expand`).
+    If the word is `default`, records are clipped to the default bounds. The word `auto`
+    means the yaml's own bounds here, because it is not known whether an algorithm needs
+    other bounds (`experiment.expand`).
     """
     word = overrides.get(BOUNDS)
     if not isinstance(word, str):
@@ -238,10 +240,11 @@ def _spell_dates(given: Any) -> Any:
 def identifying_keys(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys of a dataset's specification that enter a trial's identity.
 
-    The declaration that the data are public is left out. So is what the prepared
-    content shows, because it enters by its hash: how a file is to be read, the classes,
-    a positive label that is the larger one anyway, and the words of categories. So a
-    declaration of what was read from the file changes no random draw.
+    The declaration that the data are public is left out. Keys whose effect shows in the
+    prepared content are also left out, because the identity includes the hash of this
+    content. These keys say how a file is read, and name the classes, a positive label
+    that is the larger one anyway, and the words of categories. A declaration of what
+    would otherwise be read from the file therefore changes no random draw.
     """
     told: dict[str, Any] = {"classes": None}
     if fields.get("_target_") == FILE_LOADER:
@@ -267,7 +270,7 @@ def usual_fields(name: str) -> dict[str, Any]:
     Raises
     ------
     UsageError
-        If there is no such yaml, or it has no members.
+        If there is no such yaml, or if the name has a member and the yaml has none.
     """
     base, _, member = name.partition(":")
     fields = read_choice("dataset", base)
@@ -292,7 +295,7 @@ def is_generated(name: str) -> bool:
 
 
 def usual_value(name: str, key: str) -> Any:
-    """Return the value of a dataset's key when it is not given; None if not known."""
+    """Return the default value of a dataset's key, None if it is not known."""
     try:
         fields = usual_fields(name)
         options = inspect.signature(locate(str(fields["_target_"]))).parameters
@@ -303,7 +306,7 @@ def usual_value(name: str, key: str) -> Any:
 
 
 def usual_objective(name: str, options: Mapping[str, Any]) -> Usual | None:
-    """Return the usual objective of a dataset when some of its keys are given.
+    """Return the usual objective of a dataset, given the values of some of its keys.
 
     Parameters
     ----------
@@ -376,7 +379,7 @@ def check_spec(spec: Mapping[str, Any]) -> Spec:
 
 
 def call_loader(ask: Callable[..., Any], options: Mapping[str, Any]) -> Any:
-    """Call a loader, or one of its methods, with the options that it takes."""
+    """Call a loader, or one of its methods, with those options that it accepts."""
     return ask(**{k: v for k, v in options.items() if k in _loader_parameters(ask)})
 
 
@@ -391,7 +394,7 @@ def _check_keys(name: str, keys: Mapping[str, Any], loader: Callable[..., Any]) 
 
 
 def _declared_of(common: Mapping[str, Any]) -> DeclaredBounds | None:
-    """Return the declared bounds; a label divided by its own bound has the bound 1."""
+    """Return the declared bounds; for labels divided by their bound it becomes 1."""
     if common["bounds"] is None:
         return None
     declared = declared_by(common["bounds"], common[SCALE] is not None)
@@ -487,7 +490,7 @@ def check_classes(
     positive : sequence or None
         Labels that become +1; None: the larger of two numbers.
     classes : sequence or None
-        All labels that may occur; None: nothing is checked.
+        All labels that may occur; if None, nothing is checked.
     prefix : str
         Text before the keys in messages; empty for arguments in Python.
 
@@ -536,7 +539,7 @@ def _check_fresh(value: Any, loader: Any, test_fraction: float) -> None:
 
 
 def _usual_objective(common: Mapping[str, Any]) -> Usual | None:
-    """Return the usual objective of the chosen task and form of the columns."""
+    """Return the usual objective for the chosen task and form of the columns."""
     value = common["usual"]
     if common["task"] == "regression":
         value = common["usual_regression"] or value
@@ -549,5 +552,5 @@ def _usual_objective(common: Mapping[str, Any]) -> Usual | None:
 
 
 def is_seed(value: object) -> bool:
-    """Return whether a value is an integer >= 0 that a column of the table can hold."""
+    """Return whether a value is an integer >= 0 that a column of results can store."""
     return type(value) is int and 0 <= value <= LARGEST

@@ -1,4 +1,4 @@
-"""Generated datasets: experiments of papers, known laws, and hard problems."""
+"""Generated datasets: those of papers, those of a known law, and hard problems."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def sparse_lasso(
 ) -> tuple[Array, Array, Array]:
     """Draw a linear regression in which only the first few features matter.
 
-    With seed 2 this is the sparse lasso of Mangold et al.; the squared loss with an L1
-    penalty of strength 30 then has the authors' error at 0.
+    With seed 2 this is the sparse lasso of Mangold et al. The squared loss with an L1
+    penalty of strength 30 then has the same error at w = 0 as the authors report.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def sparse_lasso(
     support : int
         Number of features that matter.
     amplitude : float
-        Standard deviation of their weights.
+        Standard deviation of the weights of these features.
     noise : float
         Standard deviation of the noise on x.w, in units of norm2(w).
 
@@ -134,8 +134,8 @@ def quasi_sparse(
     noise : float
         Scale of the logistic noise on x.w.
     plateau : int, optional
-        Length of runs of equal large weights, which start at random multiples of it.
-        None: the large weights are drawn one by one and come first.
+        Length of the runs of equal large weights. Each run starts at a random multiple
+        of this length. None: the large weights are drawn one by one and come first.
 
     Returns
     -------
@@ -171,8 +171,8 @@ def unbalanced_classification(
     n, p : int
         Numbers of records and features.
     ratio : float
-        M_max / M_min: the variance of column 0. The other columns have variance 1, and
-        all have mean 0. The draws do not depend on it.
+        M_max / M_min, which is the variance of column 0. The other columns have
+        variance 1, and all columns have mean 0. The draws do not depend on this ratio.
     noise : float
         Standard deviation of the noise on x.w, in units of norm2(w).
 
@@ -258,7 +258,7 @@ def _quasi_sparse_weights(
 
 
 def check_records(n: object, p: object) -> None:
-    """Raise UsageError for fewer than two records, no feature, or too much memory."""
+    """Raise UsageError for fewer than two records, no feature, or too large data."""
     for key, value, least in (("n", n, 2), ("p", p, 1)):
         check_count(key, value, least)
     needed = NUMBER * n * p  # type: ignore[operator]
@@ -378,7 +378,7 @@ class MedianLaw:
 
 @functools.cache
 def _half_sphere(p: int) -> tuple[Array, Array]:
-    """Return nodes and weights for |u_1|, where u is a uniform point of the sphere."""
+    """Return nodes and weights of a mean over |u_1|, for u uniform on the sphere."""
     if p == 1:
         return np.ones(1), np.ones(1)
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
@@ -388,7 +388,7 @@ def _half_sphere(p: int) -> tuple[Array, Array]:
 
 
 LAWS = {median_regression.__name__: MedianLaw}
-"""Laws of generators by name; each is made from the true weights and the noise."""
+"""Class of the law of each generator; its parameters are true weights and noise."""
 
 
 RULES = ("pure", "approximate", "all")
@@ -406,8 +406,8 @@ def hard_mean(
 ) -> tuple[csc_array, Array]:
     """Draw records of norm 1 on disjoint blocks of coordinates.
 
-    Record i has entries +-1 / sqrt(s) on block i mod K. The signs belong to the block,
-    so the mean has K s entries of size 1 / (K sqrt(s)).
+    Record i has entries +-1 / sqrt(s) on block i mod K. All records of a block have the
+    same signs, so the mean has K s entries of size 1 / (K sqrt(s)).
 
     Parameters
     ----------
@@ -418,9 +418,10 @@ def hard_mean(
     nonzeros : int
         s, the number of coordinates of a block, and of non-zeros in the bounds.
     blocks : int, 'pure', 'approximate' or 'all'
-        K. The rules ``pure`` and ``approximate`` are n / (s log p) and n / sqrt(s log(1
-        / delta)), at most p / s: the mean is then as long as what epsilon = 1, delta =
-        1e-8 hides. The rule ``all`` is p / s.
+        K, the number of blocks, or a rule for it. The rules ``pure`` and
+        ``approximate`` give n / (s log p) and n / sqrt(s log(1 / delta)), but at most
+        p / s. The mean is then as long as what epsilon = 1, delta = 1e-8 can hide. The
+        rule ``all`` gives p / s.
 
     Returns
     -------
@@ -449,17 +450,17 @@ def linear_hard(
     """Draw records as `hard_mean` does, with labels 1, for a linear loss on a ball.
 
     F(w) = -<mean, w> over the unit ball has the minimum -norm2(mean), at mean /
-    norm2(mean), whose entries are of equal size. Noise on many coordinates takes from
-    these entries what a projection does not give back.
+    norm2(mean), whose non-zero entries are of equal size. Noise on many coordinates
+    takes a share of the norm from these entries, and a projection does not restore it.
 
     Parameters
     ----------
     seed, n, p, nonzeros
         As in `hard_mean`.
     blocks : int
-        K. By default (0) it is 4 / lam^2, and at most p / s: the mean then has the
-        length lam / 2, which is the worst case for output perturbation with the best
-        ridge lam (``hard_ridge``).
+        K, the number of blocks. The default 0 means 4 / lam^2, but at most p / s. The
+        mean then has the length lam / 2, which is the worst case for output
+        perturbation with the best ridge lam (``hard_ridge``).
 
     Returns
     -------
@@ -563,9 +564,9 @@ def hard_ridge(n: int, p: int, nonzeros: int, mu: float = MU) -> float:
     """Return the ridge that balances both errors of Algorithm 6 on the unit ball.
 
     With noise of standard deviation 2 / (lam n mu) the error is at most a / lam + lam /
-    2, where a = 2 sqrt(s) 2 / (n mu) sqrt(2 log(2 p / 0.1)): the bound on the largest
-    entry of the noise fails with probability 0.1. This is least at lam = sqrt(2 a),
-    where it is sqrt(2 a).
+    2, where a = 2 sqrt(s) 2 / (n mu) sqrt(2 log(2 p / 0.1)). The bound on the largest
+    entry of the noise, which a contains, fails with probability 0.1. The bound on the
+    error is least at lam = sqrt(2 a), where it is sqrt(2 a).
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Read a csv as records: its separator, its columns, and mistakes in its cells.
+"""Read a csv as records, and find its separator, its columns and wrong cells.
 
 Each cell is read by itself. The kind of a column is declared, never inferred from its
-other cells, so a replaced record changes its own row alone.
+other cells. So a replaced record changes only its own row.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ ONEHOT = "dataset.onehot"
 """Key of the columns of categories, with the categories of each."""
 
 SHORTEST = 3
-"""Number of rows from which numbers that count them are no accident."""
+"""Least number of rows for which a column that counts them is not an accident."""
 
 INDEXED = (
     "column 0 {}, as an index; leave it out with dataset.index=drop, or take it as a "
@@ -71,7 +71,7 @@ WRONG = (
     *("holds a word", "holds text", "holds a number that is not finite"),
     "has no value",
 )
-"""What may be wrong with a cell."""
+"""Descriptions of what may be wrong with a cell."""
 
 MOST_LINES = 100
 """Most lines of a message about the columns of one file."""
@@ -117,7 +117,7 @@ SPELLINGS = {
     "hexadecimal digits": r"0[xX][0-9a-fA-F]+",
     "characters that are no ASCII": r"(?=.*[^\x00-\x7f])[-+.\d−–－．]+",  # noqa: RUF001
 }
-"""Patterns of numbers in spellings that no reader accepts, by the name of each."""
+"""Patterns of spellings of numbers that are refused, by the name of the spelling."""
 
 TOTAL = r"(?i:(?:(?:grand|sub) ?)?total\b.*|sum|summe|gesamt|mean|average|count)"
 """Pattern for the start of a last row that is not a record."""
@@ -131,18 +131,18 @@ NINE_IN_TEN = 0.9
 
 @dataclass(frozen=True)
 class Csv:
-    """How a table of comma, semicolon or tab separated values is read.
+    """Reads a table of values that are separated by commas, semicolons or tabs.
 
     Parameters
     ----------
     path : str or None
         Path of the file, for messages.
     label : str, int or None
-        Name or index of the label's column; None: the last one.
+        Name or index of the label's column; None: the last column.
     header : bool or str
         Whether the first row names the columns. With ``auto`` it does if no cell is a
-        number, or if a cell is a declared name; a row that may be headings or a record
-        is refused.
+        number, or if a cell is a declared name. A row that may be either headings or a
+        record is refused.
     intercept : float
         The constant of a column that is added later; if it is not 0, no column may be
         named like an intercept.
@@ -150,14 +150,16 @@ class Csv:
         Columns of categories; each category becomes a column of zeros and ones. A
         mapping declares the categories; those of a list are read from the records.
     index : str or None
-        ``drop`` or ``keep`` a first column that has no name. None: refuse it. If there
-        is no header, None refuses it only if its numbers may count the records.
+        Whether to ``drop`` or to ``keep`` a first column that has no name. None refuses
+        such a column. Without a header, None refuses the first column only if its
+        numbers may count the records.
     text : sequence of str or None
-        Columns that hold text, besides those with a declared word. Any other column of
-        ``onehot`` without declared categories holds numbers if all its cells are
+        Columns of text, besides the columns with a declared word. Any other column of
+        ``onehot`` without declared categories is taken as numbers if all its cells are
         numbers, which is read from the records.
     words : sequence
-        Words of the label's column, which then holds text; empty for numbers.
+        Declared words of the label's column, which is then read as text; empty if the
+        labels are numbers.
     drop : sequence of str or None
         Columns that are left out, by heading, or by position if there is no header.
     labelled : bool
@@ -229,15 +231,14 @@ class Csv:
         """Return X of shape (n, p) and the labels y, a Series with the label's heading.
 
         Labels may be text, see `records.label_numbers`. ``X.attrs["features"]`` is a
-        list of `Feature`, named ``x0``, ``x1`` if there is no header.
+        list of `Feature`, with the names ``x0``, ``x1`` if there is no header.
 
         Raises
         ------
         UsageError
             If rows have different lengths; if a column has no name, the name of another
             column or that of an intercept, holds text or lacks a value; if the label
-            column or a category does not exist. The message has a line for each wrong
-            column.
+            column or a category does not exist. The message lists every wrong column.
         """
         import pandas as pd
 
@@ -255,7 +256,9 @@ class Csv:
         return self._feature_columns(table, layout), y
 
     def look(self, content: bytes) -> "Look":
-        """Return a summary of a csv, computed from its records, so not private.
+        """Return a summary of a csv.
+
+        The summary is computed from the records, so it is not private.
 
         Raises
         ------
@@ -370,14 +373,14 @@ class Csv:
         return Layout(how, cells, bool(named), nameless, names, kept, label, texts)
 
     def _names_columns(self, cells: list[str]) -> bool:
-        """Return whether a first row names the columns, as declared or by its cells.
+        """Return whether the cells of a first row name the columns.
 
-        It does if it has words and no number, or if it has a declared name.
+        They do if there are words and no number, or if one cell is a declared name.
 
         Raises
         ------
         UsageError
-            If it may be both: numbers after an empty cell.
+            If the row may be headings or a record: numbers after an empty cell.
         """
         columns = {*names_in(self.text), *names_in(self.drop), *self.categories}
         declared = {*columns, self.label}
@@ -392,10 +395,10 @@ class Csv:
         return not any(numbers) and not all(map(is_missing, cells))
 
     def _undecided_header(self, table: "pd.DataFrame", layout: "Layout") -> list[str]:
-        """Return a line for a first row, or an unnamed column, whose role is unclear.
+        """Return messages on a first row, or on unnamed columns, of unclear meaning.
 
-        A first column is unclear if it counts the records, in any order, or if it is
-        the only feature that holds different whole numbers.
+        A first column is unclear if its numbers count the records, in any order, or if
+        it is the only feature whose numbers are whole and all different.
         """
         if layout.named:
             declared = [*layout.texts, *[layout.label] * (self.label is not None)]
@@ -426,7 +429,7 @@ class Csv:
     def _read_columns(self, content: bytes, layout: "Layout") -> "pd.DataFrame":
         """Return the columns that are used, as numbers or as text.
 
-        A column of numbers that holds text keeps that text.
+        A column of numbers that also contains text keeps that text.
 
         Raises
         ------
@@ -441,7 +444,7 @@ class Csv:
 
         def parse_rows(kinds: Any, **more: Any) -> "pd.DataFrame":
             with warnings.catch_warnings():
-                # It warns of a first row that is longer than the header.
+                # pandas warns of a first row that is longer than the header.
                 warnings.simplefilter("error", pd.errors.ParserWarning)
                 table: pd.DataFrame = pd.read_csv(
                     io.BytesIO(content), **(layout.how | {"dtype": kinds} | more)
@@ -465,7 +468,7 @@ class Csv:
         return table[layout.kept]
 
     def _trailing_separators(self, content: bytes, layout: "Layout") -> dict[str, Any]:
-        """Return options of pandas for rows that end in separators, else an empty dict.
+        """Return pandas options for rows that end in separators, else an empty dict.
 
         Raises
         ------
@@ -513,7 +516,7 @@ class Csv:
         return {"usecols": [*range(width)], "index_col": None} if ends else {}
 
     def _wrong_headings(self, layout: "Layout") -> list[str]:
-        """Return a line for each heading that occurs twice or spans rows."""
+        """Return a message for each heading that occurs twice or spans rows."""
         wrong = []
         for cell in dict.fromkeys(layout.cells if layout.named else []):
             if "\n" in cell and layout.how["sep"] in cell:
@@ -530,11 +533,11 @@ class Csv:
         return wrong + [INDEXED.format("has no name")] * layout.nameless
 
     def _why_headings(self, table: "pd.DataFrame", layout: "Layout") -> str:
-        """Return why a row taken for a record may be headings, empty without a reason.
+        """Return why a row that is read as a record may be headings, else no text.
 
-        Its numbers are equal steps apart (0,1,2, years), or whole above others that are
-        not, or far beyond all numbers below them. Or none of its words occurs below it,
-        as `target` above yes and no.
+        The numbers of the row may be equal steps apart (0,1,2, years). They may be
+        whole while no number below them is, or be far beyond all numbers below them. Or
+        none of the row's words occurs below it, such as `target` above yes and no.
         """
         first, rest = table.iloc[0], table.iloc[1:]
         texts = [name for name in layout.kept if table[name].dtype.kind != "f"]
@@ -568,9 +571,9 @@ class Csv:
         layout: "Layout",
         texts: "pd.DataFrame | None" = None,
     ) -> list[str]:
-        """Return a line for each column that has wrong cells, with all that is wrong.
+        """Return a message for each column with wrong cells, which says what is wrong.
 
-        If ``texts`` is given, the line quotes the first wrong cell.
+        If ``texts`` is given, the message quotes the first wrong cell.
         """
         import pandas as pd
 
@@ -739,14 +742,14 @@ class Layout:
     Parameters
     ----------
     how : dict
-        Options of pandas.
+        Options for pandas.
     cells : list of str
         The first row.
     named, nameless : bool
-        Whether the first row names the columns; whether it gives no name to the first
-        column, which no option declares either.
+        Whether the first row names the columns; whether the first column has no name in
+        it and is not declared by an option.
     names, kept : list
-        The columns, and those that are used.
+        All columns, and the columns that are used.
     label : object
         The label's column, None without labels.
     texts : list
@@ -772,12 +775,12 @@ class Seen:
     name : object
         Heading or position of the column.
     kind : str
-        ``numbers``, alone or with mistakes or in another spelling, ``words``, ``words
-        and numbers``, or one of `LEFT_OUT`, which are no features.
+        ``numbers``, perhaps with mistakes or in another spelling, ``words``, ``words
+        and numbers``, or one of `LEFT_OUT`, which are not features.
     missing : int
         Number of cells without a value.
     low, high : float
-        The least and the largest number; nan without any.
+        The least and the largest number; nan if there are no numbers.
     counts : mapping
         How often each different cell occurs, the most frequent first.
     equal : bytes
@@ -812,7 +815,7 @@ class Look:
     layout : Layout
     columns : list of Seen
     wrong : list of str
-        What the reader of the csv refuses, with the key that decides it.
+        Messages on what the reader of the csv refuses, with the key that decides it.
     """
 
     records: int
@@ -854,9 +857,9 @@ def kind_of(name: str, filled: "pd.Series[str]", values: "pd.Series[float]") -> 
     name : str
         Heading of the column.
     filled : Series of str
-        Its cells that have a value.
+        The cells of the column that have a value.
     values : Series of float
-        The numbers that these cells are, nan for words.
+        The values of these cells as numbers, nan for words.
     """
     if filled.empty:
         return NOTHING
@@ -884,14 +887,16 @@ def kind_of(name: str, filled: "pd.Series[str]", values: "pd.Series[float]") -> 
 
 
 def number_spellings(words: "pd.Series[str]", numbers: int) -> list[str]:
-    """Return how words spell numbers, empty unless nine in ten cells are numbers.
+    """Return the names of the spellings in which the words of a column are numbers.
+
+    The list is empty unless nine in ten cells of the column are numbers.
 
     Parameters
     ----------
     words : Series of str
         The cells of a column that are not plain numbers.
     numbers : int
-        How many of its cells are plain numbers.
+        Number of cells of the column that are plain numbers.
     """
     left, names = words, list[str]()
     for name, pattern in SPELLINGS.items():
@@ -903,7 +908,7 @@ def number_spellings(words: "pd.Series[str]", numbers: int) -> list[str]:
 
 
 def plain_text(content: bytes) -> bytes:
-    """Return a text without invisible characters, each accent part of its letter."""
+    """Return a text without invisible characters, with accents as parts of letters."""
     if content.isascii():
         return content
     text = ZERO_WIDTH.sub("", content.decode())
@@ -918,11 +923,11 @@ def indicator_columns(
     Parameters
     ----------
     where : str
-        What holds the column, for messages.
+        Name of the table, for messages.
     column : Series of shape (n,)
         Texts or numbers.
     chosen : sequence
-        Its categories, each once: all texts or all numbers.
+        The distinct categories of the column, all texts or all numbers.
 
     Raises
     ------
@@ -955,7 +960,7 @@ def indicator_columns(
 def _column_as_numbers(column: "pd.Series[Any]") -> "pd.Series[Any]":
     """Return a column of texts as the numbers that they spell, true and false as 1, 0.
 
-    If it also holds other text, that is kept, and the type is object.
+    If the column also contains other text, the text is kept, and the type is object.
     """
     import pandas as pd
 
@@ -972,7 +977,7 @@ def _column_as_numbers(column: "pd.Series[Any]") -> "pd.Series[Any]":
 
 
 def _guess_numbers(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Return a column of texts as numbers, if all are numbers exact in float64."""
+    """Return a column of texts as numbers if all are exact in float64, else itself."""
     numbers = column.map(lambda one: np.nan if one in BOOLEANS else as_number(one))
     apart = numbers.notna().all() and bool((numbers.abs() < EXACT).all())
     return numbers if apart else column
@@ -992,8 +997,8 @@ def _fault_of_cell(cell: Any, is_other: bool, words: set[str], is_text: bool) ->
 def _may_be_odd(content: bytes, records: int, layout: Layout) -> bool:
     """Return whether a row that pandas read may span lines, or repeat the header.
 
-    Without such rows there is one line for each row, and a header is not a row of
-    numbers.
+    If no row spans lines, the file has one line for each row. A repeated header is read
+    as a record only if all headings of columns of numbers are numbers themselves.
     """
     breaks = content.count(b"\n") or content.count(b"\r")
     lines = breaks + (not content.endswith((b"\n", b"\r")))
@@ -1014,9 +1019,9 @@ def _are_counts(column: "pd.Series[Any]") -> bool:
 
 
 def _rows_in_words(rows: Any, cell: str = "") -> str:
-    """Return the number of rows and the first one in words, for a message.
+    """Return words for a message: the number of rows, and which row is the first.
 
-    If ``cell`` is given, it is what the first row holds.
+    If ``cell`` is given, it is the quoted cell of the first row.
     """
     row = f"row {rows[0]}" + f" ({cell})" * bool(cell)
     return row if len(rows) == 1 else f"{len(rows)} rows, the first is {row}"

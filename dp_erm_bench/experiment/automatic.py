@@ -26,9 +26,9 @@ from dp_erm_bench.rules.advice import (
 from dp_erm_bench.rules.public import PublicNumbers, public_numbers
 
 USUAL, OTHERWISE = "gd", "sgd"
-"""The algorithms of `auto` in special cases. The first is used without noise, or if no
-public bound gives a scale. The second is used if all ranked algorithms refuse the
-problem, as for a loss with a kink."""
+"""The algorithms of `auto` in special cases. The first algorithm is used without noise,
+or if no public bound gives a scale. The second is used if all ranked algorithms refuse
+the problem, as for a loss with a kink."""
 
 
 def resolve_auto(
@@ -36,14 +36,14 @@ def resolve_auto(
 ) -> tuple[str, dict[str, Any]]:
     """Return the algorithm and parameters that `auto` chooses for a problem and budget.
 
-    It is the algorithm that is expected to be best among those that accept the problem,
-    with parameters from its rule. If w = 0 is expected to be as good, it is gd with no
-    steps: no noise is drawn, and no budget is spent.
+    The algorithm is expected to be the best of those that accept the problem, and its
+    parameters come from its rule. If w = 0 is expected to be as good, the algorithm is
+    gd with no steps: no noise is drawn, and no budget is spent.
 
     Parameters
     ----------
     problem : Problem
-        Only its public numbers are used.
+        The problem, of which only public numbers are used.
     budget : mapping
         `epsilon`, `delta` and `adjacency`.
     given : iterable of str
@@ -90,10 +90,10 @@ def _public_of(problem: Any, budget: Mapping[str, Any]) -> PublicNumbers | None:
 
 
 def untuned_sentence(line: Line) -> str:
-    """Return a warning about settings that the user did not give; empty if none is due.
+    """Return a warning about settings that the user did not give; empty if not needed.
 
-    If a rule gives the settings, the warning is that the run is expected to end no
-    better than w = 0. Otherwise it is that no rule gives them.
+    If a rule sets them, the warning says that the run is expected to end no better than
+    w = 0. Otherwise it says that no rule sets them.
     """
     if not isinstance(line, FitLine) or line.axes or line.tune is not None:
         return ""

@@ -88,7 +88,7 @@ def expand_blocks(
     by_label: dict[str, str] = {}
     for name in sorted({line.algorithm for line in lines if line.algorithm}):
         other = by_label.setdefault(label_of(name), name)
-        if other != name:  # a table could not tell them apart
+        if other != name:  # the two algorithms would look equal in a table
             raise UsageError(
                 f"algorithm={absolute_path(name)}: {absolute_path(other)} is called "
                 f"{label_of(name)}, too; rename one of them"
@@ -110,7 +110,7 @@ def _count_trials(block: Block) -> int:
 
 
 def _count_points(value: Any) -> int:
-    """Return the number of points of a choice, or of its parameters."""
+    """Return the number of combinations of names and parameters in a choice."""
     if isinstance(value, Mapping):
         return math.prod(
             len(axis_values(axis)) or 1
@@ -179,10 +179,11 @@ def _needs_bounds(
 ) -> bool:
     """Return whether an algorithm refuses a problem at every clipping threshold.
 
-    One budget at which it refuses is enough, since all trials of a sweep use the same
-    records. The reason does not matter: if default bounds do not help, it refuses the
-    problem with these too. With noise and without a threshold (`clip=null`), every
-    algorithm needs bounds, and so do a user's solvers and `auto`.
+    It is enough that the algorithm refuses the problem at one budget, since all trials
+    of a sweep use the same records. The reason is not examined: if default bounds do
+    not help, the algorithm refuses the problem with these bounds, too. With noise and
+    without a threshold (`clip=null`), every algorithm needs bounds, and so do a user's
+    solvers and `auto`.
     """
     if algorithm == AUTO:
         return True
@@ -195,7 +196,7 @@ def _needs_bounds(
         numbers, _ = parameters.by_rule(algorithm, given, problem, privacy[0])
         noisy = math.isfinite(float(privacy[0]["epsilon"]))
         if noisy and found.full(numbers).get("clip", 0.0) is None:
-            return True  # must not depend on the records, as a refusal may
+            return True  # a refusal may depend on the records, this must not
         return bool(refusal_of_algorithm(found, numbers, problem, *privacy))
 
     thresholds = values.get("clip", (None,))
@@ -203,7 +204,7 @@ def _needs_bounds(
 
 
 def _has_rule(algorithm: str, axes: Mapping[str, Sequence[Any]]) -> bool:
-    """Return whether some value of an axis is to be set by a rule."""
+    """Return whether a rule must set a value of one of the axes."""
     ruled = parameters.algorithm_of(algorithm).is_ruled
     return any(ruled(key, value) for key, values in axes.items() for value in values)
 
@@ -220,8 +221,8 @@ def _values_without_unit(axes: Axes, problem: Problem) -> dict[str, tuple[Any, .
 def _unit_of_problem(problem: Problem) -> float:
     """Return `gradient_rms` of a problem, rounded to 12 digits.
 
-    Its last bits depend on the number of threads, and must not change the key of a
-    trial.
+    The last bits of `gradient_rms` depend on the number of threads, and must not change
+    the key of a trial.
     """
     return float(f"{problem.gradient_rms:.12g}")
 
@@ -231,7 +232,7 @@ def _algorithms_of_block(block: Block) -> Iterator[tuple[str, Axes, Axes]]:
     tuned = block.tune.axes if block.tune else {}
     for name, params in named_choices(block.algorithm):
         if name == AUTO:
-            # Given parameters are refused later, when the problem is known.
+            # Given parameters raise an error later, when the problem is known.
             yield (
                 name,
                 dict.fromkeys(params, ([], False)),
@@ -289,10 +290,10 @@ def _privacy_axes(block: Block) -> list[tuple[dict[str, Any], str]]:
 def _problems_of_block(
     block: Block,
 ) -> Iterator[tuple[str, Problem | str, Callable[[], Problem] | None]]:
-    """Yield each dataset's name with a problem, or with a reason why it is unavailable.
+    """Yield each dataset's name with a problem, or the reason why it is unavailable.
 
     The third item is a function that returns the problem with records clipped to
-    default bounds, or None if these must not be used.
+    default bounds, or None if default bounds must not be used.
     """
     parts = (parts_of(part, getattr(block, part)) for part in OBJECTIVE)
     kinds = [kind["name"] for kind in parts_of(PROBLEM, block.problem)]
@@ -313,7 +314,7 @@ def _problems_of_block(
 
 
 def datasets_of(block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the name and the overrides of each dataset of a block, at each point."""
+    """Yield the name and the overrides of each dataset of a block, point by point."""
     for name, fields in named_choices(block.dataset):
         usual = parameters.usual_of(name, fields)
         axes = {
@@ -359,7 +360,7 @@ def _splits_tuned_again(
 
 
 def parts_of(part: str, choices: Any) -> Iterator[dict[str, Any]]:
-    """Yield the name and parameters of each choice of a part, at each point.
+    """Yield the name and the parameters of each choice of a part, point by point.
 
     A part is a loss, a penalty, a constraint or a kind of problem.
     """
@@ -373,7 +374,7 @@ def parts_of(part: str, choices: Any) -> Iterator[dict[str, Any]]:
 
 
 def named_choices(choices: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the name and parameters of each choice; a mapping may list many names."""
+    """Yield the name and parameters of each choice, where a mapping may list names."""
     for choice in choices if is_list(choices) else [choices]:
         fields = dict(choice) if isinstance(choice, Mapping) else {"name": choice}
         names = fields.pop("name")

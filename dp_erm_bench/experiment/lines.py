@@ -1,10 +1,10 @@
-"""Lines, their settings and trials: what each computes, its key, and its work.
+"""Lines, settings and trials: what each of them computes, and its key and work.
 
 A block becomes lines; a line becomes settings, one per point of its axes; a setting
 becomes trials, one per seed. Most lines consist of fits: one algorithm on one problem
-with one budget. A block with the key `task` names a task of conf/task instead. Its
-trials are planned, run, recorded and resumed like all others; their results are the
-facts of their records.
+with one budget. A block with the key `task` names a task of conf/task instead. The
+trials of a task are planned, run, recorded and resumed like all other trials; their
+results are the facts of their records.
 
 A trial's key is a digest of its specification and of the code that computes it. A
 record must not be reused after that code has changed. It must stay valid if something
@@ -13,8 +13,8 @@ may be 10^5 points, so each value of an axis is checked and written as JSON once
 the digest of a point is computed from these pieces.
 
 The batches depend on the work of a trial: the sum of its operations, each times its
-rate. They must be the same on every machine, so the rates are constants, measured once
-by `python -m benchmarks rates`. A trial that the solver refuses counts as no work.
+rate. Batches must be the same on every machine, so the rates are constants, measured
+once by `python -m benchmarks rates`. The work of a trial that the solver refuses is 0.
 
 In a search, a number lies on a lattice of powers, in the unit of its axis. Searches
 thus try few distinct values, whose trials run together. Values outside any lattice
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 
 LIBRARIES = ("numpy", "scipy", "numba")
 EXECUTE = f"{PACKAGE}.runner.execute.run_batch"
-"""The function that a worker calls. It reaches all other code, except for choices."""
+"""The function that a worker calls; it imports all other code except choices."""
 
 
 @functools.cache
@@ -100,10 +100,10 @@ def code_fingerprint(target: str, chosen: tuple[Any, ...] = ()) -> str:
 
     Notes
     -----
-    It covers the modules of `run_batch`, of the solver and of the chosen classes, all
-    that they import (`code_identity`), and major.minor of numpy, scipy and numba. For a
-    user's file it covers the content of the file and of modules next to it, but no
-    path.
+    The digest covers the modules of `run_batch`, of the solver and of the chosen
+    classes, all modules that they import (`code_identity`), and major.minor of numpy,
+    scipy and numba. For a user's file it covers the content of the file and of modules
+    next to it, but not their paths.
     """
     inside, outside = set[str](), set[str]()
     for code in (EXECUTE, target, *chosen):
@@ -128,10 +128,11 @@ def chosen_by(problem: Any) -> tuple[Any, ...]:
 
 
 def all_choices() -> tuple[str, ...]:
-    """Return the classes of all possible parts of a problem, and the twins of releases.
+    """Return the classes of all possible parts of a problem, and all twins.
 
-    Tasks depend on these: they choose their own problems, and attack releases with the
-    help of their twins, the independent second implementations.
+    A twin is an independent second implementation of the law of a release. Tasks depend
+    on all of these: they choose their own problems, and attack releases with the help
+    of twins.
     """
     groups = (registry.PROBLEM, *registry.OBJECTIVE)
     made = ((group, name) for group in groups for name in registry.built_in(group))
@@ -149,7 +150,7 @@ def _kinds_within(value: Any) -> Iterator[type]:
         yield type(value)
         for field in dataclasses.fields(value):
             yield from _kinds_within(getattr(value, field.name))
-        # A ball names its norm by a string, which is not a field.
+        # The norm of a ball is an attribute, but not a field.
         yield from _kinds_within(getattr(value, "omega", None))
 
 
@@ -163,7 +164,7 @@ SECOND = 1e8
 NANOSECOND = 1e-9 * SECOND
 
 Rate = tuple[float, float]
-"""Nanoseconds of an operation: once per batch, and in addition for each trial."""
+"""Nanoseconds of an operation, per batch and additionally per trial."""
 
 DENSE: Mapping[str, Rate] = {
     "calls": (20_000.0, 1_600.0),
@@ -182,7 +183,8 @@ SPARSE: Mapping[str, Rate] = {
 }
 """Rates of the operations of `StepWork`, for a dense and for a sparse matrix.
 
-In lock-step a matrix is read once for several trials, a sparse one for four or two.
+In lock-step a dense matrix is read once for several trials, and a sparse matrix is read
+once for four or two.
 """
 
 ITERATION: Rate = (0.0, 60.0)
@@ -263,7 +265,7 @@ def work_of(
 
 def _work_of_fit(problem: Any, step: StepWork, iterations: int, rows: int) -> Work:
     """Return the work of a fit whose operations and checkpoints are counted."""
-    # Each row evaluates the objective, with newly computed margins.
+    # Each row evaluates the objective and computes the margins for it.
     seen = (problem.entries, problem.n, problem.p)
     parts = [
         FIT,
@@ -292,7 +294,8 @@ def refusal_of_algorithm(
 ) -> str:
     """Return why an algorithm refuses a problem, as far as known before calibration.
 
-    The reason is empty if it does not. A user's solver is examined in its trials only.
+    The reason is empty if the algorithm does not refuse it. A user's solver is examined
+    only in its trials.
 
     Parameters
     ----------
@@ -315,7 +318,7 @@ def refusal_of_algorithm(
     except Unsupported as error:
         return str(error)
     except Exception:
-        # Any other error is reported by the trial.
+        # Other errors are reported by the trial.
         return ""
 
 
@@ -357,7 +360,7 @@ class Line:
     Attributes
     ----------
     panel, line : str
-        Labels of the panel and of the line in it.
+        Labels of the panel, and of the line within it.
     seeds : tuple of int
         Seeds of a sweep; empty if the line is tuned.
     tune : Tune or None
@@ -377,7 +380,7 @@ class Line:
 
     @property
     def rule(self) -> str:
-        """Return the rule that chose parameters, and their names; empty if none did."""
+        """Return the rule that chose parameters, and their names; empty without one."""
         return ""
 
     @property
@@ -397,7 +400,7 @@ class Line:
 
     @property
     def clipping_notes(self) -> Mapping[str, Any]:
-        """Return how clipping to declared bounds changed records; empty without it."""
+        """Return notes on clipping records to declared bounds; empty without bounds."""
         return {}
 
     @property
@@ -433,10 +436,10 @@ class BatchKey:
         Returns the work of one trial, given its number of checkpoints. It is called
         only for trials that are about to run.
     iterations : callable
-        Returns the number of iterations of one trial; 1 if it has none.
+        Returns the number of iterations of one trial; 1 without iterations.
     refusal : callable
-        Returns why the trials are refused before calibration. Empty if they are not, or
-        if this shows only when they run.
+        Returns the reason why the trials are refused before calibration. It is empty if
+        they are not refused, or only when they run.
     """
 
     code: Callable[[], str] = str
@@ -449,7 +452,7 @@ class BatchKey:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Setting:
-    """All of a trial except its seed and its checkpoints.
+    """All properties of a trial except its seed and its checkpoints.
 
     There may be as many settings as trials. Common parts are therefore stored once, and
     the spec is assembled on request.
@@ -459,15 +462,15 @@ class Setting:
     base : mapping
         The trial's spec without `seed`, `n_checkpoints` and the open parameters.
     names, point : tuple
-        The open parameters and their values, JSON-able.
+        The open parameters, and their values in a form for JSON.
     digest : str
         Digest of all that determines the numbers, except the seed.
     batch_key : BatchKey
         The part that is common to the settings of a batch.
     line : Line
-        The line that it belongs to.
+        The line of the setting.
     posed : str
-        The identity of its problem; empty for a task.
+        The identity of the problem; empty for a task.
     """
 
     base: Mapping[str, Any]
@@ -498,7 +501,7 @@ class Setting:
         return sha256_of(f"{self.digest}:{seed}")
 
     def trial(self, seed: int, n_checkpoints: int, phase: str = "sweep") -> Trial:
-        """Return the trial with a seed; its spec is assembled later.
+        """Return the trial of this setting with a seed.
 
         Parameters
         ----------
@@ -522,13 +525,14 @@ class Trial:
     Attributes
     ----------
     setting : Setting
-        Shared with the trials of other seeds.
+        The setting, which is shared with the trials of other seeds.
     seed, n_checkpoints : int
         The seed, and the number of rows of the trajectory.
     key : str
         Digest of identity, checkpoints and code; names the record in the store.
     phase : {"sweep", "tune", "report"}
-        Its purpose in its line. Parameters of a report were chosen by other trials.
+        Purpose of the trial in its line. Parameters of a report trial were chosen by
+        other trials.
     """
 
     setting: Setting
@@ -539,7 +543,7 @@ class Trial:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Return the resolved, JSON-able specification; each call makes a new one.
+        """Return the resolved specification, as a new mapping that JSON can represent.
 
         Its keys are `dataset`, `loss`, `penalty`, `constraint`, `algorithm`, `budget`,
         `calibration`, `seed` and `n_checkpoints`, and `task` if the trial is not a fit.
@@ -551,8 +555,8 @@ class Trial:
     def identity(self) -> str:
         """Return the digest of all that determines the random draws and the iterates.
 
-        It covers the spec without `n_checkpoints`, with all parameters filled in, and
-        the content of the dataset. It seeds the public and the noise streams.
+        The digest covers the spec without `n_checkpoints`, with all parameters filled
+        in, and the content of the dataset. It seeds the public and the noise streams.
         """
         return self.setting.identity(self.seed)
 
@@ -563,17 +567,17 @@ class Trial:
 
     @property
     def work(self) -> Work:
-        """Return the work of the trial, its own and that shared within a batch."""
+        """Return the work of the trial, and the work shared within its batch."""
         return self.setting.batch_key.work(self.n_checkpoints)
 
     @property
     def owner(self) -> str:
-        """Return the name or pin of a user's solver; empty for one of the package."""
+        """Return the name or pin of a user's solver; empty for a built-in solver."""
         return foreign_name(self.setting.base.get("algorithm", {}))
 
     @property
     def labels(self) -> dict[str, Any]:
-        """Return the columns that enter no key, with panel, line and phase first."""
+        """Return the columns that do not enter keys, first panel, line and phase."""
         line, tuned = self.setting.line, self.phase == "report"
         labels = {"panel": line.panel, "line": line.line, "phase": self.phase}
         flags = {"tuned": tuned, "measured": line.measured, "rule": line.rule}
@@ -596,12 +600,12 @@ def sha256_of(text: str) -> str:
 
 
 LONGEST = 16
-"""Largest length of a run without a declared limit, in multiples of the longest in the
-grid."""
+"""Largest length of a run without a declared limit, in multiples of the longest run in
+the grid."""
 
 SHAPE_RATIO, VALUE_RATIO = 2.0**0.5, 2.0**0.25
 DIGITS = 6
-"""Digits of a lattice's values: the last digits of powers depend on the machine."""
+"""Number of digits of a lattice's values; further digits depend on the machine."""
 
 LARGEST = 1e15
 """Upper bound on the values of a lattice."""
@@ -624,8 +628,8 @@ class Axis:
     low, high : float
         Limits as absolute numbers; infinite without a limit.
     declared : tuple of bool
-        For each limit, whether it was set for the search. Beyond other limits no value
-        is possible.
+        Whether each limit was set for the search. Other limits are those of the
+        parameter itself.
     """
 
     values: tuple[Any, ...]
@@ -643,7 +647,7 @@ class Axis:
 
     @property
     def integer(self) -> bool:
-        """Return whether all its numbers are integers."""
+        """Return whether all values but None are integers."""
         return all(type(value) in (int, NoneType) for value in self.values)
 
     def orders(self, value: Any) -> bool:
@@ -656,7 +660,7 @@ class Axis:
     def level(self, value: float) -> float:
         """Return the exponent of a value as a power of the ratio.
 
-        It is an integer for values of the lattice.
+        The exponent is an integer for values of the lattice.
         """
         return math.log(value / self.unit) / math.log(self.ratio)
 
@@ -677,9 +681,9 @@ class Axis:
     def centre(self, value: Any, factor: float) -> float:
         """Return the level around which values near a given value are searched.
 
-        Zero has no level of its own: it gets one below the smallest value of the grid,
-        by ``factor``. A value that is not a number, such as no threshold or all
-        records, gets that of the largest value.
+        Zero gets a level below the smallest value of the grid, by ``factor``. A value
+        that is not a number, such as no threshold or all records, gets the level of the
+        largest value.
         """
         if not self.orders(value):
             return self.level(max(filter(None, self.values)))
@@ -689,7 +693,7 @@ class Axis:
         return self.level(least) - self.steps(factor)
 
     def values_beside(self, value: Any, factor: float) -> Iterator[Any]:
-        """Yield the neighbours of a value: down and up by a factor, or all others."""
+        """Yield a value's neighbours, a factor below and above it, or all others."""
         if not self.numeric:
             yield from (other for other in self.values if other != value)
             return
@@ -715,7 +719,7 @@ class Axis:
         value : Any
             The given value.
         factor : float
-            Largest ratio between both.
+            Largest ratio between the two values.
         share : float
             Number in [0, 1) that chooses the result, such as a coordinate of a Sobol
             point.
@@ -750,7 +754,7 @@ class Axis:
         return bool((low and value == self.low) or (high and value == self.high))
 
     def is_outermost(self, value: Any) -> bool:
-        """Return whether the parameter's meaning allows no value beyond this one."""
+        """Return whether the parameter cannot have a value beyond this value."""
         if not self.orders(value):
             return True
         low, high = self.declared
@@ -766,7 +770,7 @@ def space_of(line: FitLine) -> dict[str, Axis]:
     ------
     UsageError
         If a limit is outside the parameter's range, or a value of the grid lies beyond
-        it.
+        a limit.
     """
     assert line.tune is not None and line.tune.search is not None
     ratios, limits = line.tune.search.ratio, line.tune.limits
@@ -781,7 +785,7 @@ def space_of(line: FitLine) -> dict[str, Axis]:
 
 
 def _limit_axis(axis: Axis, line: FitLine, key: str, limits: Any) -> Axis:
-    """Return an axis with its declared limits, or else those of its field."""
+    """Return an axis with its declared limits, or else the limits of its field."""
     least, above, most = algorithm_of(line.algorithm).limits(key)
     least = max(least, 0.0)
     if limits is None:
@@ -822,19 +826,20 @@ class FitLine(Line):
     problem : Problem
         Dataset and objective.
     params : mapping
-        Fixed parameters, typed by `normalise_parameter`; `auto` is replaced by its
-        number.
+        Fixed parameters, typed by `normalise_parameter`; `auto` is replaced by the
+        number that its rule gives.
     budget : mapping
-        `epsilon`, `delta`, `adjacency`, JSON-able.
+        `epsilon`, `delta`, `adjacency`, in a form for JSON.
     calibration : str
         The calibration of the noise, a name of conf/calibration.
     axes : mapping
-        Absolute values of the open parameters; that of `auto` follows from ``params``.
+        Absolute values of the open parameters; the value of `auto` depends on
+        ``params``.
     units : mapping
-        Units of open parameters, as numbers, if they are not 1.
+        Units of open parameters, as numbers, if the unit is not 1.
     """
 
-    algorithm: str = field()  # required here; a task's line has none
+    algorithm: str = field()  # required here, but missing in the line of a task
     problem: Problem
     params: Mapping[str, Any]
     budget: Mapping[str, Any]
@@ -874,7 +879,7 @@ class FitLine(Line):
 
     @property
     def rule(self) -> str:
-        """Return the rule that chose parameters, and their names; empty if none did."""
+        """Return the rule that chose parameters, and their names; empty without one."""
         return self._rule
 
     @cached_property
@@ -896,11 +901,11 @@ class FitLine(Line):
 
     @cached_property
     def clipping_notes(self) -> Mapping[str, Any]:
-        """Return how clipping to declared bounds changed records; empty without it.
+        """Return notes on clipping records to declared bounds; empty without bounds.
 
         The notes are the share of changed records, the names of columns that are often
-        at their bound, and whether the bounds are the default ones of the dataset's
-        yaml. They are computed from the records, and enter no key of a trial.
+        at their bound, and whether the bounds are the default bounds of the dataset's
+        yaml. They are computed from the records, and do not enter the keys of trials.
         """
         data = getattr(self.problem, "dataset", None)
         if data is None or (clipping := data.clipping) is None:
@@ -934,7 +939,7 @@ class FitLine(Line):
         return tuple(self._settings_of_axes(self.axes))
 
     def check(self) -> None:
-        """Raise UsageError if a value, a point of a sweep, or a limit is refused."""
+        """Raise UsageError if a value, a point of a sweep, or a limit is invalid."""
         solver, first = (
             algorithm_of(self.algorithm).solver,
             self._first_values(self.axes),
@@ -1069,12 +1074,12 @@ class StudyTask(ABC):
     def specs(self, block: Block) -> Iterator[tuple[Spec, str]]:
         """Yield the specs of a block's settings, each with its algorithm's target.
 
-        A spec has the same parts as that of any trial, as far as they have a meaning.
+        A spec has the parts of other trials' specs, as far as they have a meaning.
         """
 
     @abstractmethod
     def facts(self, trial: Trial) -> dict[str, Any]:
-        """Run the task for one trial, and return JSON-able facts for its record."""
+        """Run the task for one trial, and return facts for its saved record."""
 
     @abstractmethod
     def work(self, spec: Mapping[str, Any]) -> float:
@@ -1094,7 +1099,7 @@ class TaskLine(Line):
         return tuple(self._setting_of(*one) for one in self.task.specs(self.block))
 
     def sweep(self, n_checkpoints: int) -> Iterator[Trial]:
-        """Yield the trials; they have no trajectory, so `n_checkpoints` is ignored."""
+        """Yield the trials; `n_checkpoints` is ignored, as they have no trajectory."""
         return super().sweep(N_CHECKPOINTS)
 
     def _setting_of(self, spec: Spec, target: str) -> Setting:
@@ -1118,7 +1123,8 @@ def task_of(section: Any) -> StudyTask:
     Raises
     ------
     UsageError
-        If it is not a mapping with `name`, or its name or parameters are not allowed.
+        If ``section`` is not a mapping with `name`, or its name or parameters are not
+        allowed.
     """
     if not isinstance(section, Mapping) or "name" not in section:
         raise UsageError(f"task={section}: must be a mapping with `name`")

@@ -29,16 +29,16 @@ FILE = "file"
 def problem_named(
     dataset: str, overrides: Mapping[str, Any], *objective: Any, kind: str = ERM
 ) -> Problem:
-    """Return the problem of a dataset with overrides and an objective, cached.
+    """Return the problem of a dataset with overrides and an objective, from a cache.
 
     Parameters
     ----------
     dataset : str
-        Name of its yaml.
+        Name of the dataset's yaml.
     overrides : mapping
         Keys of the yaml to replace.
     *objective : str or mapping
-        Loss, penalty, constraint as `build_problem` takes them.
+        Loss, penalty and constraint, as for `build_problem`.
     kind : str
         Name of the kind of the problem.
 
@@ -53,7 +53,7 @@ def problem_named(
         check_named(part if isinstance(part, Mapping) else {"name": part})
     parts = (kind, dataset, dict(overrides), *objective)
     text = json.dumps(parts, sort_keys=True, default=str)
-    # The text names the paths of files; their contents count too.
+    # The text names the paths of files, but their contents count, too.
     return _problem_of(
         text, source_of(dataset_spec(dataset, **overrides)), *digests_in(objective)
     )
@@ -91,7 +91,7 @@ def own_problem(
     Raises
     ------
     DataUnavailable, UsageError
-        As `problem_named`; the message names an implied task.
+        As for `problem_named`. The message names an implied task.
     """
     # Workers import this module for their trials. Importing the module that builds
     # problems takes as long again, and trials without a problem do not need it.
@@ -147,7 +147,7 @@ def overrides_of(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def usual_of(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a dataset's yaml; keys that are not in it are taken from `fields`."""
+    """Return a dataset's yaml, with `fields` for keys that the yaml does not have."""
     return dataset_spec(name, **fields) | LATER | usual_fields(name)
 
 
@@ -174,23 +174,24 @@ class Algorithm:
     Attributes
     ----------
     name, target : str
-        Its name; the dotted name of its class, or the pin of its file.
+        The name; the dotted name of the class, or the pin of the file.
     preset : mapping
-        The parameters in its yaml, without those that are `auto`.
+        The parameters in the yaml, without those that are `auto`.
     cls : type
-        Its class.
+        The class.
     kinds, hints : mapping
-        For each parameter its kind, `shape` (equal within a batch), `value` or None;
-        and its type.
+        Kind and type of each parameter. The kind is `shape` (equal within a batch),
+        `value` or None.
     later : mapping
-        Defaults of parameters that enter an identity only if they differ from them.
+        Parameters that enter an identity only if they differ from the defaults given
+        here.
     rule : Rule or None
         The rule that computes parameters that are `auto` (`rules.settings`).
     by_default : tuple of str
         The parameters that are `auto` if they are not given.
     separate : bool
-        Whether its class checks each parameter by itself and changes none. A value that
-        passed once then passes in every combination.
+        Whether the class checks each parameter separately and does not change it. A
+        value that passed once then passes in every combination.
     """
 
     name: str
@@ -220,14 +221,14 @@ class Algorithm:
             raise type(error)(f"{where}{error}") from None
 
     def full(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return all parameters of the solver, JSON-able, sorted by name."""
+        """Return all parameters of the solver in a form for JSON, sorted by name."""
         solver = self.solver(params)
         return {
             key: plain_parameter(getattr(solver, key)) for key in sorted(self.kinds)
         }
 
     def entry(self, parameter: str, value: Any) -> str:
-        """Return a parameter as JSON; empty for a later one at its default."""
+        """Return a parameter as JSON; empty for one of `later` at its default."""
         later = parameter in self.later and value == self.later[parameter]
         return "" if later else f"{canonical_json(parameter)}:{canonical_json(value)}"
 
@@ -241,13 +242,13 @@ class Algorithm:
         return ruled and isinstance(value, str) and value == AUTO
 
     def limits(self, parameter: str) -> tuple[float, float, float]:
-        """Return a parameter's limits `least`, `above`, `most`; infinite if unset."""
+        """Return a parameter's limits `least`, `above`, `most`; infinite if not set."""
         field = self.cls.__dataclass_fields__[parameter].metadata
         least, above = (field.get(name, -math.inf) for name in ("least", "above"))
         return least, above, field.get("most", math.inf)
 
     def iterations(self, params: Mapping[str, Any], problem: Any) -> int:
-        """Return the number of iterations of one trial; 0 if it is refused."""
+        """Return the number of iterations of one trial; 0 if the trial is refused."""
         try:
             return int(self.solver(params).iterations(problem))
         except (Unsupported, OverflowError):
@@ -256,7 +257,7 @@ class Algorithm:
 
 @functools.cache
 def algorithm_of(name: str) -> Algorithm:
-    """Return the `Algorithm` of a name, or of the pin of a solver's file."""
+    """Return the `Algorithm` with a name, or with the pin of a solver's file."""
     # Imported here because the command line must start without numpy.
     from dp_erm_bench.rules.settings import rule_of
     from dp_erm_bench.solvers.base import Solver
@@ -301,8 +302,8 @@ def normalise_parameter(algorithm: str, parameter: str, value: Any) -> Any:
     Raises
     ------
     UsageError
-        If the algorithm has no such parameter, or the value has a wrong type. Also for
-        `auto`, if no rule computes the parameter.
+        If the algorithm has no such parameter, if the value has a wrong type, or for
+        `auto` if no rule computes the parameter.
     """
     check_parameter(algorithm, parameter)
     key = f"algorithm.{label_of(algorithm)}.{parameter}"
@@ -323,7 +324,7 @@ def with_defaults(
 ) -> dict[str, Any]:
     """Return parameters, with `auto` for those that are not given and have a rule.
 
-    A given length of a run, such as `passes`, leaves out the other lengths.
+    If a length of a run is given, such as `passes`, the other lengths are left out.
 
     Parameters
     ----------
@@ -354,7 +355,7 @@ def by_rule(
     """Return parameters with numbers in place of `auto`, and the rule that gave them.
 
     Rules are applied only here, before a trial has a key. If no clipping threshold is
-    given or computed, it is that of `default_clip`.
+    given or computed, the threshold of `default_clip` is used.
 
     Parameters
     ----------
@@ -363,7 +364,7 @@ def by_rule(
     given : mapping
         Parameters, typed by `normalise_parameter`.
     problem : Problem
-        Only its public numbers are read.
+        The problem, of which only public numbers are read.
     budget : mapping
         `epsilon`, `delta`, `adjacency`.
     also : collection of str
@@ -372,9 +373,9 @@ def by_rule(
     Returns
     -------
     dict, str
-        The parameters; and the version of the rule with the parameters that it gave, as
-        in `gd-3: n_iter step`, or an empty string if it gave none. Version 0 stands for
-        `default_clip` alone.
+        The parameters; and the version of the rule with the names of the parameters
+        that it gave, as in `gd-3: n_iter step`, or an empty string if it gave none.
+        Version 0 means `default_clip` alone.
 
     Raises
     ------
@@ -414,9 +415,10 @@ def _numbers_of_rule(
     problem: Any,
     budget: Mapping[str, Any],
 ) -> Mapping[str, Any]:
-    """Return the parameters that a rule computes; empty if there are no public numbers.
+    """Return the parameters that a rule computes; empty without public numbers.
 
-    This happens if no public bound gives a scale, or the problem is refused.
+    Public numbers are missing if no public bound gives a scale, or if the problem is
+    refused.
     """
     if problem.kind != algorithm.cls.serves.kind or not hasattr(problem, "loss"):
         return {}
@@ -431,9 +433,10 @@ def _numbers_of_rule(
 def _default_clip(
     algorithm: Algorithm, problem: Any, budget: Mapping[str, Any]
 ) -> float | None:
-    """Return the default clipping threshold; None if no noise or another bound exists.
+    """Return the default clipping threshold; None if no default is needed.
 
-    None also if the algorithm has no threshold, or its yaml sets one.
+    No default is needed without noise, if another bound exists, if the algorithm has no
+    threshold, or if its yaml sets the threshold.
     """
     field = algorithm.cls.__dataclass_fields__.get("clip")
     if field is None or algorithm.preset.get("clip", field.default) is not None:
@@ -447,8 +450,8 @@ def _default_clip(
 
 
 EPSILONS = 1e-60, 1e60
-"""Smallest and largest finite epsilon of a budget; the noise for a fraction of it is
-still a finite number."""
+"""Smallest and largest finite epsilon of a budget. The noise for a fraction of such a
+budget is still a finite number."""
 
 
 def check_epsilon(epsilon: float) -> None:
@@ -459,13 +462,13 @@ def check_epsilon(epsilon: float) -> None:
 
 
 LENGTHS = ("passes", "n_epochs", "n_iter")
-"""Parameters that set the length of a run; if one is None, another one sets it."""
+"""Parameters that set the length of a run; one that is None does not set it."""
 
 
 def check_lengths(algorithm: str, given: Mapping[str, Any]) -> None:
     """Raise UsageError if two parameters set the length of a run.
 
-    ``given`` holds a value, or a list of values, for each parameter.
+    ``given`` contains a value, or a list of values, for each parameter.
     """
     fields = algorithm_of(algorithm).cls.__dataclass_fields__
     said = [key for key in LENGTHS if key in fields and given.get(key) is not None]

@@ -1,11 +1,11 @@
-"""The schema of configurations: keys, types, defaults, and messages for wrong ones.
+"""The schema of configurations: keys, types, defaults, and messages for wrong keys.
 
-Dataclasses define the keys: `Frame` the plain ones, `Block` those of an experiment's
-blocks. Metadata of a field add what its annotation cannot express for OmegaConf.
-`words` are the allowed strings (besides numbers, if the annotation is `Any`), and
-`help` is the meaning. Keys and shapes are checked only here, whatever their source;
-values are checked by the classes that take them. The schema of an algorithm's
-parameters is its own dataclass.
+Dataclasses define the keys: `Frame` defines the plain keys, and `Block` the keys of an
+experiment's blocks. Metadata of a field add what its annotation cannot express for
+OmegaConf. `words` are the allowed strings (besides numbers, if the annotation is
+`Any`), and `help` is the meaning. Keys and shapes from all sources are checked only
+here; values are checked by the classes that use them. The schema of an algorithm's
+parameters is the dataclass of the algorithm.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SIZE = re.compile(r"(\d+(?:\.\d*)?)([KMGT]?)B?", re.IGNORECASE)
 
 
 def bytes_of(text: str) -> float:
-    """Return the bytes of a size such as 500M or 2G (base 1024); NaN if invalid."""
+    """Return the number of bytes of a size such as 500M (base 1024); NaN if invalid."""
     match = SIZE.fullmatch(text.strip())
     if not match:
         return math.nan
@@ -68,8 +68,8 @@ def values_of(key: str, value: Any, natural: Any = None) -> list[Any]:
     value : Any
         One value or a list of values.
     natural : Any
-        The usual value of the key. If this is itself a list, only a list whose items
-        are lists or null is an axis.
+        The usual value of the key. If the usual value is a list, only a list whose
+        items are lists or null is an axis.
 
     Raises
     ------
@@ -100,10 +100,11 @@ def points_of(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
 def grid_points(
     axes: Mapping[str, Sequence[Any]], aside: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """Return the points of a grid, the product of all axes that are not set aside.
+    """Return the points of a grid, with some axes set aside.
 
-    An axis that is set aside has only its first value in the product. Its other values
-    are tried one at a time, at the middle of the grid.
+    The grid is the product of all axes, but with only the first value of axes that are
+    set aside. The other values of such an axis are tried one at a time, at the middle
+    of the grid.
     """
     points = [*points_of({k: v[:1] if k in aside else v for k, v in axes.items()})]
     middle = points[(len(points) - 1) // 2]
@@ -123,7 +124,7 @@ def seeds_of(key: str, value: Any) -> tuple[int, ...]:
     Raises
     ------
     UsageError
-        Unless they are integers >= 0 and below 2^63, which the table can hold.
+        Unless seeds are integers >= 0 and below 2^63, as the table needs.
     """
     # Imported here because the command line must start without numpy.
     from dp_erm_bench.datasets.spec import is_seed
@@ -138,7 +139,7 @@ def seeds_of(key: str, value: Any) -> tuple[int, ...]:
 def distinct_values(values: Sequence[Any]) -> list[Any]:
     """Return values without repetitions, in order; the first of equal values is kept.
 
-    1 and 1.0 are equal; true differs from both.
+    1 and 1.0 are equal, but true is another value.
     """
     return list(
         {_comparable_form(value): value for value in reversed(values)}.values()
@@ -156,7 +157,7 @@ def _comparable_form(value: Any) -> Any:
 def are_consecutive(values: Sequence[Any]) -> bool:
     """Return whether values are consecutive integers, in increasing order.
 
-    Far apart values cost no memory, since the integers between them are not listed.
+    The check needs little memory even if the first and last value are far apart.
     """
     if not all(type(value) is int for value in values):
         return False
@@ -195,13 +196,13 @@ def convert_value(key: str, value: Any, hint: Any) -> Any:
     value : Any
         The value to convert.
     hint : type
-        Type hint; for a union, the first member that takes the value is used, the
-        value's own type before others.
+        Type hint. For a union, the first member that accepts the value is used, where
+        the value's own type comes first.
 
     Raises
     ------
     UsageError
-        If no type of the hint takes the value.
+        If no type of the hint accepts the value.
     """
     options = options_of(hint)
     for option in sorted(options, key=lambda o: o is not type(value)):
@@ -214,7 +215,7 @@ def convert_value(key: str, value: Any, hint: Any) -> Any:
 
 
 def options_of(hint: Any) -> tuple[Any, ...]:
-    """Return the members of a union; for any other type hint, the hint itself."""
+    """Return the members of a union; for other type hints, the hint itself."""
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     return typing.get_args(hint) if union else (hint,)
 
@@ -249,7 +250,7 @@ def _words_of_hint(hint: Any) -> list[str]:
 
 
 def plain_parameter(value: Any) -> Any:
-    """Return a parameter's value in a form that JSON can hold."""
+    """Return a parameter's value in a form that JSON can represent."""
     if type(value) in (str, int, bool, types.NoneType):
         return value
     return spell_infinities(value.value if isinstance(value, enum.Enum) else value)
@@ -266,7 +267,7 @@ FAILED = ("error", "timeout", "killed")
 """Statuses of trials that may be run again."""
 
 MOST_TRIALS = 1_000_000
-"""Most trials of a run, since all are planned in memory before the first one starts."""
+"""Largest number of trials of a run, which are all planned in memory at its start."""
 
 SETTINGS = ("seed", "mode", "name", "results_dir", "panel", "profile")
 """Top-level keys of the frame that a command line may set."""
@@ -335,7 +336,7 @@ class EngineConfig:
 
 @dataclass
 class RunnerConfig(EngineConfig):
-    """The execution of trials; only `n_checkpoints` is part of a trial's key."""
+    """Settings for running trials; only `n_checkpoints` is part of a trial's key."""
 
     n_jobs: Any = field_with_words(
         "auto", "worker processes of one thread, or auto", "auto"
@@ -395,7 +396,7 @@ Keys = dict[str, tuple[dataclasses.Field[Any], Any]]
 
 
 def keys_of(sections: Mapping[str, Any]) -> Keys:
-    """Return all keys of some dataclasses, prefixed by the names of their sections."""
+    """Return all keys of dataclasses, prefixed by the names of their sections."""
     keys: Keys = {}
     for section, schema in sections.items():
         hints = typing.get_type_hints(schema)
@@ -411,7 +412,7 @@ def keys_of(sections: Mapping[str, Any]) -> Keys:
 
 @functools.cache
 def frame_keys() -> Keys:
-    """Return the keys of the frame that are set one by one, in order."""
+    """Return the keys of the frame that are set individually, in order."""
     keys = keys_of({"budget": BudgetConfig, "runner": RunnerConfig, "": Frame})
     return {key: one for key, one in keys.items() if "." in key or key in SETTINGS}
 
@@ -437,7 +438,7 @@ def check_setting(key: str, value: Any) -> Any:
 
 LABELS = ("panel", "line")
 STAGES = 4
-"""Stages of a race: all settings, the best of a round, the best of these, finalists."""
+"""Number of stages of a race: all settings, two selections of the best, finalists."""
 
 NUMBERS: Mapping[str, tuple[Any, float, float]] = {
     "trials": (int, 1, math.inf),
@@ -450,10 +451,10 @@ NUMBERS: Mapping[str, tuple[Any, float, float]] = {
 
 @dataclass(frozen=True)
 class PatternSearch:
-    """A pattern search that starts from the grid, and leaves it if that is better.
+    """A pattern search that starts from the grid, and leaves it for better settings.
 
     Each round tries the neighbours of the best setting, and some points around it, on
-    the first seeds of `tune.seeds`. The better ones are tried on more seeds.
+    the first seeds of `tune.seeds`. The better settings are tried on more seeds.
     """
 
     trials: int = field_with_words(
@@ -522,7 +523,7 @@ TUNING = {
 def section_of(dotted: str, section: Any, schema: Any) -> dict[str, Any]:
     """Return the keys of a section that have a value, after checking their names.
 
-    Within `tune`, null stands for the default; profiles use it to switch keys off.
+    Within `tune`, null means the default; profiles use it to switch keys off.
 
     Parameters
     ----------
@@ -531,7 +532,7 @@ def section_of(dotted: str, section: Any, schema: Any) -> dict[str, Any]:
     section : mapping
         The section as given.
     schema : type
-        Dataclass that defines its keys.
+        Dataclass that defines the keys of the section.
 
     Raises
     ------
@@ -585,7 +586,7 @@ def tune_of(section: Any) -> Tune:
             raise value_error("tune.aside", name, f"an axis ({', '.join(axes)})")
     if not is_list(aside) or len({*aside}) < len(aside):
         raise value_error("tune.aside", aside, "a list of axes, each once")
-    # A choice must not be reported on the seeds that it was made on.
+    # A choice must not be reported on the seeds by which it was made.
     for seed in sorted({*report} & {*seeds}):
         raise UsageError(
             f"tune.report={seed}: is a tuning seed as well; the seeds must be disjoint"
@@ -649,11 +650,11 @@ def _check_number(key: str, value: Any, hint: Any, least: float, most: float) ->
 
 
 GIVEN_LIMITS = "given"
-"""Marks limits that a paper or the nature of the line sets, and not our choice."""
+"""Marks limits that are set by a paper, or by the meaning of a line, not by us."""
 
 
 def _limits_of(limits: Any, axes: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
-    """Return the checked limits of each parameter that has some, with their mark."""
+    """Return the checked limits of each parameter with limits, and their mark."""
     if not isinstance(limits, Mapping):
         raise value_error(
             "tune.limits", limits, "a mapping from parameters to two limits"
@@ -690,7 +691,7 @@ OF_TASK = (*LABELS, "task", "algorithm", "budget", "seed")
 
 @dataclass(frozen=True)
 class Block:
-    """A product of axes; under every key, a list is an axis.
+    """A product of axes. A list as the value of a key is an axis.
 
     `problem`, `dataset`, `loss`, `penalty`, `constraint` and `algorithm` are a name, a
     mapping with `name` and parameters, or a list of these. A block with a `task` has no
@@ -731,19 +732,21 @@ class Block:
 SECTIONS = {"": Block, "budget": BudgetConfig, **TUNING}
 
 PANELS, LINES = "panels", "lines"
-"""Keys of a block that is short for many: a mapping from panels to their problems, and
-a list of the lines of each panel. If both give a key, that of the line counts."""
+"""Keys of a block that abbreviates many blocks: a mapping from panels to their
+problems, and a list of the lines of each panel. If both give a key, the line's value is
+used."""
 
 PAIRED = ((PANELS, dict, "names with a mapping each"), (LINES, list, "mappings"))
 
 
 def write_out_blocks(sections: Sequence[Any]) -> list[Any]:
-    """Return blocks in which `panels` and `lines` are written out, one per pair.
+    """Return blocks in which `panels` and `lines` are replaced by a block per pair.
 
     Raises
     ------
     UsageError
-        If one of the two is missing, empty, or of a wrong type, or `panel` is given.
+        If `panels` or `lines` is missing, empty, or of a wrong type, or `panel` is
+        given.
     """
     blocks: list[Any] = []
     for number, section in enumerate(sections, 1):

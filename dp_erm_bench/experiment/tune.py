@@ -1,15 +1,15 @@
 """Tune a line: try a grid, search beyond it, report the choice on fresh seeds.
 
-Nothing here runs a trial. A tuner returns the trials of its next stage, the experiment
-runs those of all tuners together, and the tuner reads their last values.
+This module does not run trials. A tuner returns the trials of its next stage, the
+experiment runs the trials of all tuners together, and the tuner reads the last values.
 
 A search goes beyond the grid, in rounds of neighbours and Sobol points that are raced
-over seeds. Before the first round it also tries the settings of the rule, the best ones
-at the next smaller epsilon, and runs of one and two steps. These help if, with little
-budget, the whole grid lies on the plateau of w = 0. The best of all these starts is
-among the finalists, so a search that finds nothing better chooses it. A stage depends
-only on the line and on the rounded results of earlier trials. The same search therefore
-proposes the same trials on any machine, however often it was interrupted.
+over seeds. Before the first round it also tries the settings of the rule, the best
+settings at the next smaller epsilon, and runs of one and two steps. These starts help
+if, with little budget, the whole grid lies on the plateau of w = 0. The best of all
+starts is among the finalists, so a search that finds nothing better chooses this start.
+A stage depends only on the line and on the rounded results of earlier trials. The same
+search therefore proposes the same trials on any machine, even after interruptions.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from dp_erm_bench.plugins.names import identity_of
 from dp_erm_bench.registry import AUTO
 
 DIGITS = 9
-"""Digits of compared values: the last ones depend on the other trials of a batch."""
+"""Number of digits of compared values; further digits depend on a trial's batch."""
 
 RESAMPLES = 2000
 TAILS = (2.5, 97.5)
@@ -69,17 +69,17 @@ class Choice:
     n_settings : int
         Number of settings tried.
     lead : tuple of float or None
-        95 % bootstrap interval, over the seeds, of its mean minus that of the next
-        best finalist; None if there is no other finalist.
+        95 % bootstrap interval, over the seeds, of the mean of the choice minus the
+        mean of the next best finalist; None if there is no other finalist.
     open : tuple of str
-        Reasons why a better setting may lie beyond those tried. A parameter with `top`
-        or `bottom` (of the values tried) or `limit` (a declared one), as in `clip top`;
-        or with `untried`, if it had one value only because trials were lacking.
-        `trials`, if a search ran out of trials before its first round, or while its
-        last round still gained by more than the scatter over seeds, or before it could
-        race a setting beyond an end that looked better.
+        Reasons why a better setting may lie beyond those tried. One kind is a parameter
+        with `top` or `bottom` (of the values tried) or `limit` (a declared limit), as
+        in `clip top`. A parameter with `untried` had only one value for lack of trials.
+        `trials` means that a search ran out of trials: before its first round, while
+        its last round still gained by more than the scatter over seeds, or before it
+        could race a setting beyond an end that looked better.
     starts, tried : tuple of str
-        Names of the starts of a search besides its grid; keys of the tuning trials.
+        Names of the starts of a search besides the grid; keys of the tuning trials.
     reported : str
         Key of the first trial on report seeds.
     """
@@ -112,12 +112,12 @@ class Choice:
 
 
 def round_final(final: float) -> float:
-    """Return a number rounded to the digits that do not depend on its batch."""
+    """Return a number rounded to the digits that do not depend on a trial's batch."""
     return float(f"{final:.{DIGITS}g}")
 
 
 def mean_of(finals: Sequence[float]) -> float:
-    """Return the mean of values; infinite if one of them is."""
+    """Return the mean of values; infinite if one of them is infinite."""
     finite = all(map(math.isfinite, finals))
     return math.fsum(finals) / len(finals) if finite else math.inf
 
@@ -159,20 +159,21 @@ def key_of(point: Point) -> Key:
 
 
 def spell_point(point: Mapping[str, Any]) -> list[Any]:
-    """Return the values of a point in a form that JSON can hold."""
+    """Return the values of a point in a form that JSON can represent."""
     return [*map(plain_parameter, point.values())]
 
 
 Ask = Callable[[str, int, Callable[[], Points]], Points]
-"""Function of the name of a case, a round, and a maker of points; returns the points.
+"""Function that returns the points of a round of a search.
 
-Points that an earlier run of the folder used are returned again, even if the random
-numbers of a library have changed since.
+The arguments are the name of a case, the number of the round, and a function that makes
+new points. Points that an earlier run of the folder used are returned again, even if
+the random numbers of a library have changed since.
 """
 
 
 Round = tuple[Points, int]
-"""Points to try next, and their rung, which determines the seeds."""
+"""Points to try next, and their rung in the race, which determines the seeds."""
 
 
 class Tuner:
@@ -183,9 +184,9 @@ class Tuner:
     line : FitLine
         A line with `tune`.
     n_checkpoints : int
-        Rows of a report trial.
+        Number of rows of a report trial.
     finals : mapping
-        Last values of trials; filled by the experiment between stages.
+        Last values of trials, which the experiment adds between stages.
 
     Attributes
     ----------
@@ -234,9 +235,9 @@ class Tuner:
         yield self.reports
 
     def rounds(self) -> Iterator[Round | None]:
-        """Yield rounds; before the next one, the trials of a round must have results.
+        """Yield rounds of points, or None while waiting for a smaller epsilon's choice.
 
-        Yield None while waiting for the choice at a smaller epsilon.
+        The trials of a round must have results before the next round is requested.
         """
         yield self.grid(), 0
         self.ranked = self.rank_points(self.grid())
@@ -262,7 +263,7 @@ class Tuner:
         return tuning + len(self.tune.report)
 
     def _make_choice(self, reported: str) -> Choice:
-        """Return the choice of the best point; ranked points have the same seeds."""
+        """Return the choice of the best point among the ranked points."""
         (_, best), *others = self.ranked
         finals, lead = self.finals_of(best), None
         if others and len(finals) > 1 and math.isfinite(others[0][0]):
@@ -287,7 +288,7 @@ class Tuner:
         return grid_points(self.line.axes, self.tune.aside)
 
     def _new_trials(self, points: Points, rung: int) -> list[Trial]:
-        """Return the trials of a round that no earlier round has had."""
+        """Return the trials of a round that were not part of an earlier round."""
         new = {
             (*point.items(), seed): self._trial_of(point, seed, "tune")
             for point in points
@@ -309,7 +310,7 @@ class Tuner:
         return () if rung is None else self.seeds(rung)
 
     def finals_of(self, point: Point, rung: int | None = None) -> tuple[float, ...]:
-        """Return the final quantities of a point, on its own seeds or a rung's."""
+        """Return the final quantities of a point, on its own or a rung's seeds."""
         seeds = self.own_seeds(point) if rung is None else self.seeds(rung)
         keys = (self._tried[(*point.items(), seed)].key for seed in seeds)
         by, lost = self.tune.quantity, math.inf
@@ -318,11 +319,11 @@ class Tuner:
         )
 
     def mean(self, point: Point, rung: int | None = None) -> float:
-        """Return the mean of a point, on its own seeds or a rung's."""
+        """Return the mean of a point, on its own or a rung's seeds."""
         return mean_of(self.finals_of(point, rung))
 
     def rank_points(self, points: Iterable[Point], rung: int | None = None) -> Ranked:
-        """Return pairs of mean and point, best first; of equals, the earlier first."""
+        """Return pairs of mean and point, best first; equal points keep their order."""
         ranked = [(self.mean(point, rung), point) for point in points]
         return sorted(ranked, key=itemgetter(0))
 
@@ -330,14 +331,14 @@ class Tuner:
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 NEAR, CUBE = 2.0, 256
-"""Distance in radii up to which results are used to fit a surface; number of points at
-which the surface is evaluated."""
+"""Largest distance, in radii, of results to which a surface is fitted; number of points
+at which the surface is evaluated."""
 
 
 def neighbouring_points(
     space: Mapping[str, Axis], best: Point, factor: float
 ) -> Iterator[Point]:
-    """Yield the points that differ from the best one in one parameter, by a factor.
+    """Yield the points that differ from the best point in one parameter, by a factor.
 
     Parameters
     ----------
@@ -358,9 +359,9 @@ def traded_points(
 ) -> Iterator[Point]:
     """Yield the points with one parameter lower and another higher.
 
-    Good settings often lie along such directions: longer runs need shorter steps, and
-    so do larger clipping thresholds with their larger noise. A threshold may need a
-    step smaller by its square.
+    Good settings often lie along such directions. Longer runs need shorter steps, and
+    so do larger clipping thresholds, which have larger noise. A larger threshold may
+    need a step that is smaller by the square of its factor.
 
     Parameters
     ----------
@@ -401,7 +402,7 @@ def sobol_points(
     best : dict
         The best point so far.
     factor : float
-        Largest ratio of a value to the best point's.
+        Largest ratio of a value to the value of the best point.
     count : int
         Number of points.
     seed : int
@@ -421,7 +422,7 @@ def points_onward(
 ) -> Iterator[Point]:
     """Yield two points that repeat the last round's move, once and twice as far.
 
-    If the best setting is many radii away, the steps thus grow in that direction.
+    The steps of a search thus grow towards a best setting that is many radii away.
 
     Parameters
     ----------
@@ -448,7 +449,7 @@ def points_onward(
 
 
 class Tried(NamedTuple):
-    """A point that was tried, the mean of its results, and the number of seeds."""
+    """A point that was tried, the mean of its results, and its number of seeds."""
 
     point: Point
     mean: float
@@ -462,11 +463,11 @@ def modelled_points(
     factor: float,
     count: int,
 ) -> Iterator[Point]:
-    """Yield `count` new points near the best one, where a fitted surface is lowest.
+    """Yield `count` new points near the best point, where a fitted surface is lowest.
 
     The surface is a quadratic in the logarithms of the parameters, fitted to the points
-    that were tried nearby. A point is thus judged by all of their trials, not by its
-    own few. If too few points were tried to fit the coefficients, nothing is yielded.
+    that were tried nearby. A new point is thus chosen by many trials at other points.
+    If too few points were tried to fit the coefficients, nothing is yielded.
 
     Parameters
     ----------
@@ -477,15 +478,15 @@ def modelled_points(
     tried : sequence of Tried
         The points that were tried, with their results.
     factor : float
-        Largest ratio of a value to the best point's.
+        Largest ratio of a value to the value of the best point.
     count : int
-        Most points to yield.
+        Largest number of points to yield.
     """
     # Imported here because it takes half a second.
     from scipy.stats import qmc
 
     def place_of(point: Point) -> list[float] | None:
-        """Return the coordinates of a point in radii; None if it has none."""
+        """Return the coordinates of a point in radii; None if a value has no place."""
         if not all(space[k].orders(point[k]) and point[k] for k in keys):
             return None
         if any(point[k] != best[k] for k in space.keys() - keys):
@@ -522,7 +523,7 @@ def modelled_points(
 def _fit_quadratic(
     places: Sequence[list[float]], rows: Sequence[Tried]
 ) -> Callable[[Array], Array] | None:
-    """Return the quadratic fitted to the better half of results; None for too few."""
+    """Return the quadratic fitted to the better half of results; None if too few."""
     d = len(places[0])
     terms = (d + 1) * (d + 2) // 2
     order = sorted(range(len(rows)), key=lambda row: rows[row].mean)
@@ -543,19 +544,19 @@ def _fit_quadratic(
 
 
 HALF = -1
-"""Rung of new points: they run on half of the first seeds, the better half on all."""
+"""Rung of new points, which run on half of the first seeds."""
 
 BEYOND = 3
-"""Points beyond the choice for which trials on the first seeds are reserved."""
+"""Number of points beyond the choice for which trials on first seeds are reserved."""
 
 OUTWARD = 6
-"""Most settings at an end of the grid to move beyond it, if the best is there."""
+"""Largest number of settings at an end of the grid that are moved beyond this end."""
 
 SOBOL = 2
 """Number of Sobol points in a wide round, besides the traded points."""
 
 APART = 4
-"""Ratio of steps from which on two runs count as of different length."""
+"""Smallest ratio of the steps of two runs that count as of different length."""
 
 POWERS = (1, 2)
 """Powers of the traded points of wide rounds, used in turn."""
@@ -564,15 +565,14 @@ MODELLED = 2
 """Number of points that a fitted surface proposes in a round."""
 
 BETTER, RACED = (5, 3), 4
-"""Settings of a round that are tried on the second and on the third number of seeds;
-the fewest trials that make a round worthwhile."""
+"""Numbers of settings of a round that are tried on the second and third number of
+seeds; smallest number of trials for which a round is worthwhile."""
 
 SHRINK, SMALLEST = 0.6, 1.42
 """Factor on the radius after a round without gain; the smallest radius."""
 
 SMALL, QUIET = 1.65, 2
-"""A search ends after the second number of rounds without gain, at radii no larger than
-the first."""
+"""A search ends after `QUIET` rounds without gain at radii of at most `SMALL`."""
 
 
 def half_up(count: int) -> int:
@@ -581,7 +581,7 @@ def half_up(count: int) -> int:
 
 
 def half_of(count: int) -> int:
-    """Return how many finalists run on all seeds: half of them, but at least two."""
+    """Return the number of finalists that run on all seeds: half, but at least two."""
     return min(count, max(2, half_up(count)))
 
 
@@ -593,8 +593,8 @@ class PatternTuner(Tuner):
     Parameters
     ----------
     line, n_checkpoints, finals
-        As for `Tuner`. In the line's `tune.search`, `race` holds the numbers of seeds,
-        one per rung, and `trials` is the number of trials to spend.
+        As for `Tuner`. In the line's `tune.search`, `race` lists the number of seeds of
+        each rung, and `trials` is the number of trials to spend.
     ask : callable
         Returns the points of a round, see `Ask`.
 
@@ -603,7 +603,7 @@ class PatternTuner(Tuner):
     space : dict from str to Axis
         The values of each parameter.
     first : Point or None
-        The best of the grid and of the other starts, once it is known.
+        The best of the grid and of the other starts; None until it is known.
 
     References
     ----------
@@ -625,7 +625,7 @@ class PatternTuner(Tuner):
         self.number = 0
 
     def seeds(self, rung: int) -> Sequence[int]:
-        """Return the seeds of a rung: the first ones, as many as the race gives it."""
+        """Return the first seeds, as many as the race uses on a rung."""
         race = self.search.race
         return self.tune.seeds[: half_up(race[0]) if rung == HALF else race[rung]]
 
@@ -633,8 +633,8 @@ class PatternTuner(Tuner):
         """Yield the rounds: starts, points near the best, a surface's points, finals.
 
         A start is the grid, the rule's own setting, the best of the next smaller
-        epsilon, or a run of one or two steps. The last ones run on few seeds first,
-        which shows which of them deserve more.
+        epsilon, or a run of one or two steps. Runs of one or two steps begin on few
+        seeds; the better ones continue on more.
         """
         count, smaller = self.search.finalists, self.smaller
         yield self._race_points(self.grid(), 0)
@@ -662,8 +662,8 @@ class PatternTuner(Tuner):
         yield from self._points_beyond_grid()
         yield self._race_points(self._best_points(count, 0), 1)
         self.first = best = self._best_point()
-        # A round follows runs of similar length, but short runs may be as good as long
-        # ones, so rounds are repeated for each length.
+        # Rounds follow runs of similar length. As short runs may be as good as long
+        # runs, rounds are repeated for each length.
         seen, moved, others = list[Point](), list[tuple[Point, Point | None]](), [best]
         while others:
             best, before = yield from self._rounds_near(others[0], seen)
@@ -700,15 +700,15 @@ class PatternTuner(Tuner):
     ) -> Generator[Round, None, tuple[Point, Point | None]]:
         """Yield rounds around a point, until they stop gaining or trials run out.
 
-        Return the best point; and the one before it, if trials ran out while rounds
-        still gained, else None. Without any round both are the same.
+        Return the best point. Also return the previous best point if trials ran out
+        while rounds still gained, else None. Without any round both points are equal.
 
         Parameters
         ----------
         best : Point
-            The point at which they start.
+            The point at which the rounds start.
         seen : list of Point
-            Only runs of other lengths than these are followed.
+            Only runs whose length differs from the lengths of these are followed.
         """
 
         def best_points(count: int, rung: int) -> Points:
@@ -736,7 +736,7 @@ class PatternTuner(Tuner):
         return best, None
 
     def _is_of_other_length(self, point: Point, seen: Points) -> bool:
-        """Return whether a run's steps differ by the factor `APART` from all others."""
+        """Return whether a run differs in length from all runs in `seen` (`APART`)."""
         own, *others = (
             max(1, self.line.setting(**one).batch_key.iterations())
             for one in (point, *seen)
@@ -744,7 +744,7 @@ class PatternTuner(Tuner):
         return all(not 1 / APART < own / one < APART for one in others)
 
     def _setting_of_rule(self) -> Points:
-        """Return the setting that the line's rule gives; empty if there is none."""
+        """Return the setting that the line's rule gives; empty without a rule."""
         line, given = self.line, self.line.params
         algorithm = algorithm_of(line.algorithm)
         autos = {key: AUTO for key in self.space if algorithm.is_ruled(key, AUTO)}
@@ -762,8 +762,8 @@ class PatternTuner(Tuner):
     def _short_runs(self) -> Iterator[Point]:
         """Yield runs of one and two steps, at the middle of the grid and next to it.
 
-        One other parameter at a time takes another value: one of the grid, or one below
-        the grid, since runs must be short when the noise is large.
+        One other parameter at a time gets another value, from the grid or below it.
+        Values below the grid are needed because runs are short if the noise is large.
         """
         length = next((key for key in LENGTHS if key in self.space), "")
         if not length or not (axis := self.space[length]).numeric:
@@ -783,7 +783,7 @@ class PatternTuner(Tuner):
                     yield {**whole, length: value}
 
     def _values_from_least(self, key: str) -> list[Any]:
-        """Return the grid's values in order; if numeric, plus one below the least."""
+        """Return the grid's values in order; a smaller value precedes numbers."""
         axis = self.space[key]
         if not axis.numeric:
             return [*axis.values]
@@ -796,7 +796,8 @@ class PatternTuner(Tuner):
     def _allowed_of(self, points: Iterable[Point]) -> Points:
         """Return the distinct starts that the solver and the declared limits allow.
 
-        A rule may give a value beyond the usual limit of a length; such a start stays.
+        A rule may give a value beyond the usual limit of a length; such a start is
+        kept.
         """
         axes, able = (
             [(key, self.space[key]) for key in self.tune.limits],
@@ -813,30 +814,30 @@ class PatternTuner(Tuner):
         return [*able.values()]
 
     def _better_half(self, points: Points) -> Points:
-        """Return the better half of those among some points that were tried."""
+        """Return the better half of the points that were tried."""
         better = self.rank_points(one for one in points if key_of(one) in self.rungs)
         return [point for _, point in better[: half_up(len(better))]]
 
     def _trials_left(self, kept: int | None = None) -> int:
-        """Return the number of trials left, without those reserved for later.
+        """Return the number of trials left, without the trials reserved for later.
 
-        By default those for the last races are reserved.
+        By default the trials of the last races are reserved.
         """
         if kept is None:
             kept = self._trials_for_races() if self.rungs else 0
         return self.search.trials - len(self._tried) - kept
 
     def _race_points(self, points: Points, rung: int, kept: int | None = None) -> Round:
-        """Return a round of the first points, as many as there are trials for.
+        """Return a round with as many of the first points as there are trials for.
 
-        ``kept`` trials are reserved for later; by default those for the last races.
+        ``kept`` trials are reserved for later; by default the trials of the last races.
         """
         left, seeds = self._trials_left(kept), len(self.seeds(rung))
         costs = (max(0, seeds - len(self.own_seeds(point))) for point in points)
         return points[: sum(total <= left for total in accumulate(costs))], rung
 
     def _trials_for_races(self) -> int:
-        """Return the trials that the last races would take if they began now."""
+        """Return the number of trials that the last races would need now."""
         race = self.search.race
         seeds = [len(self.own_seeds(one)) for one in self._final_points()]
         # Finalists that are not known yet will have run on the first seeds only.
@@ -856,15 +857,15 @@ class PatternTuner(Tuner):
         return [point for _, point in self.rank_points(points)[:count]]
 
     def _best_point(self, rung: int = 1, other: Point | None = None) -> Point:
-        """Return the best point of a rung; if none, another one or the best of all."""
+        """Return the best point of a rung; without any, `other` or the best of all."""
         best = self._best_points(1, rung)
         return best[0] if best else other or self._best_points(1, 0)[0]
 
     def rank_points(self, points: Iterable[Point], rung: int | None = None) -> Ranked:
         """Return pairs of mean and point, best first.
 
-        The mean is over a rung's seeds, or over all seeds of the point. Of equals, the
-        shorter run is better, then the one that was tried earlier.
+        The mean is over a rung's seeds, or over all seeds of the point. Among equal
+        means, the shorter run is first, then the run that was tried earlier.
         """
         places = {key: place for place, key in enumerate(self.rungs)}
 
@@ -875,7 +876,7 @@ class PatternTuner(Tuner):
         return super().rank_points(sorted(points, key=order), rung)
 
     def _points_beyond_grid(self) -> Iterator[Round]:
-        """Yield points beyond the grid, while the best lies on an outermost value."""
+        """Yield points beyond the grid, while the best point lies on its edge."""
         before, best = math.inf, self._best_point(0)
         while self.mean(best) < before:
             before = self.mean(best)
@@ -885,7 +886,7 @@ class PatternTuner(Tuner):
             best = self._best_point(0)
 
     def _move_outward(self, best: Point, key: str) -> Iterator[Point]:
-        """Yield the best settings at an end of the grid, moved beyond it by one step.
+        """Yield the best settings at an end of the grid, moved one step outwards.
 
         Lengths of runs are not moved.
         """
@@ -903,12 +904,12 @@ class PatternTuner(Tuner):
         self, before: Point, best: Point, radius: float, wide: int
     ) -> Points | None:
         """Return the new points of a round; None if the search cannot go on."""
-        # A point costs about 1.5 times half of the first seeds; the best cost more.
+        # A point costs about 1.5 times half of the first seeds; good points cost more.
         room = self._trials_left() - RACED
         affordable = int(room / (1.5 * len(self.seeds(HALF))))
         if self.mean(best) == math.inf or affordable < 2 * len(self.space):
             return None
-        # The name includes the centre of the round, as another run may have moved on.
+        # The name includes the centre of the round, which may differ in another run.
         points = [spell_point(one) for one in (before, best)]
 
         def make() -> Iterator[Point]:
@@ -952,7 +953,7 @@ class PatternTuner(Tuner):
         return False
 
     def _is_gain(self, before: Point, after: Point) -> bool:
-        """Return whether a new point is better than the old one by the tolerance."""
+        """Return whether a new point is better than an old point by the tolerance."""
         old, new = map(self.finals_of, (before, after))
         known = len(new) > 1 and math.isfinite(mean_of(new))
         spread = statistics.stdev(new) if known else 0.0
@@ -960,14 +961,14 @@ class PatternTuner(Tuner):
         return before != after and gain > self.search.tolerance * spread
 
     def _is_better(self, point: Point, before: Point) -> bool:
-        """Return whether a point is better than an earlier one beyond the scatter."""
+        """Return whether a point is better than an earlier point beyond the scatter."""
         ours, theirs = map(self.finals_of, (point, before))
         if mean_of(ours) == math.inf or point == before:
             return False
         return mean_of(theirs) == math.inf or bootstrap_interval(ours, theirs)[1] < 0.0
 
     def _rounds_by_model(self) -> Iterator[Round]:
-        """Yield points where a fitted surface is lowest, until these stop gaining."""
+        """Yield points where a fitted surface is lowest, while the points improve."""
         radius, quiet = self.search.radius, 0
         while quiet < QUIET and self._trials_left() >= MODELLED * self.search.race[1]:
             best = self._best_point()
@@ -985,9 +986,9 @@ class PatternTuner(Tuner):
     def _last_races(self) -> Iterator[Round]:
         """Yield the last races, and rank the points that ran on all seeds.
 
-        The finalists run on the last but one number of seeds, and the better half of
-        them on all. If each of them diverges on some seed, the next best points are
-        raced.
+        The finalists run on the second largest number of seeds, and the better half of
+        them on all seeds. If each finalist diverges on some seed, the next best points
+        are raced.
         """
         race, count, last = self.search.race, self.search.finalists, self._last
         finalists, rungs = self._final_points(), self.rungs
@@ -1007,8 +1008,8 @@ class PatternTuner(Tuner):
     def _rounds_beyond_choice(self) -> Generator[Round, None, bool]:
         """Yield points beyond the choice, while it lies on an outermost value tried.
 
-        Rank the points with all seeds again. Return whether a point beyond the choice
-        was better on fewer seeds, but no trials were left to race it further.
+        Then rank the points with all seeds again. Return whether a point beyond the
+        choice was better on fewer seeds, but no trials were left to race it further.
         """
         rungs = self.rungs
         while beyond := self._points_beyond(self.ranked[0][1]):
@@ -1032,7 +1033,7 @@ class PatternTuner(Tuner):
     def _ends_of_point(self, point: Point) -> Iterator[str]:
         """Yield the parameters in which a point is at a limit or outermost value tried.
 
-        Each is followed by `limit`, `top` or `bottom`.
+        The name of each parameter is followed by `limit`, `top` or `bottom`.
         """
         for key, axis in self.space.items():
             value, tried = point[key], self._values_tried(key)
@@ -1060,7 +1061,7 @@ class PatternTuner(Tuner):
         # The empty mapping keeps the names of rounds in existing folders.
         named = [line.problem.identity, algorithm, privacy, {}]
         axes = {k: [*map(plain_parameter, values)] for k, values in line.axes.items()}
-        # The mark of limits changes no trial, so it does not count.
+        # The mark of limits does not change trials, so it is left out.
         limits = {key: pair[:2] for key, pair in self.tune.limits.items()}
         how = [limits, self.tune.seeds, self.tune.quantity, self.search.ratio]
         # An empty list of warm starts is left out, which keeps existing digests.
@@ -1081,16 +1082,16 @@ def tuners_of(
     finals: Finals,
     ask: Ask = lambda case, number, make: make(),
 ) -> list[Tuner]:
-    """Return the tuners of the tuned lines, each linked to that of the smaller epsilon.
+    """Return the tuners of the tuned lines, linked to those at smaller epsilons.
 
     Parameters
     ----------
     lines : iterable of Line
-        Lines; those that are not tuned are ignored.
+        Lines, of which only those that are tuned are used.
     n_checkpoints : int
-        Rows of a report trial.
+        Number of rows of a report trial.
     finals : mapping
-        Last values of trials by key and quantity; filled between stages.
+        Last values of trials by key and quantity, which are added between stages.
     ask : callable
         Returns the points of a search's rounds, see `Ask`.
     """
@@ -1113,7 +1114,7 @@ def tuners_of(
 
 
 def _without_epsilon(tuner: Tuner) -> str:
-    """Return a key that is equal for lines that differ in epsilon alone."""
+    """Return a key that is equal for lines that differ only in epsilon."""
     line = tuner.line
     ruled = line.rule.partition(": ")[2].split()
     params = {k: plain_parameter(v) for k, v in line.params.items() if k not in ruled}

@@ -56,8 +56,8 @@ from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.registry import ALGORITHM, ERM, OBJECTIVE, PROBLEM
 
 PROFILE, SMOKE = "published", "smoke"
-"""The usual profile, whose searches are as long as those of docs/leaderboard.md; and
-the one that only shows that everything runs, with a grid of one point."""
+"""The usual profile, with searches as long as those of docs/leaderboard.md; and the
+profile for test runs, with a grid of one point."""
 
 SEEDS = {"seeds": [*range(16)], "report": [*range(100, 140)]}
 FEW = {"race": [2, 3, 5, 10], "finalists": 3}
@@ -71,12 +71,12 @@ PROFILES: dict[str, dict[str, Any]] = {
 """Seeds and sizes of searches, as in experiments/leaderboard.yaml."""
 
 MOST_IN_GRID = 3
-"""Most fields in a grid around defaults: lengths first, then `step`, `clip` and the
-rest in order. With more fields the grid alone would take all trials, so the others are
-set aside."""
+"""Largest number of fields in a grid around defaults: lengths first, then `step`,
+`clip` and the rest in order. Further fields are set aside, since a larger grid would
+use all trials."""
 
 AROUND = (0.25, 1.0, 4.0)
-"""Multiples of a default that are tried, in the grid or next to it."""
+"""Multiples of a default that are tried, in the grid or one at a time."""
 
 CLIPS = {"unit": GRADIENT_RMS, "values": [0.1, 0.3, 1, 3]}
 """The grid of a clipping threshold that has no default."""
@@ -85,13 +85,13 @@ FIRST = (*LENGTHS, "step", "clip")
 BATCH = "batch_size"
 
 ENOUGH = {"trials", "race"}
-"""Keys that fix the size of a search; without them its trials suffice for its grid."""
+"""Keys that fix the size of a search, which otherwise depends on the grid."""
 
 Section = dict[str, Any]
 
 
 def start_of(name: str, profile: str) -> tuple[Section, Section]:
-    """Return the fixed parameters and the `tune` that an algorithm starts with.
+    """Return the fixed parameters and the key `tune` that an algorithm starts with.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def start_of(name: str, profile: str) -> tuple[Section, Section]:
 
 
 def _start_around_defaults(algorithm: Algorithm) -> Section:
-    """Return axes for all numeric fields, and the names of those outside the grid."""
+    """Return axes for all numeric fields, and the names of fields outside the grid."""
     axes: Section = {}
     order = [key for key, kind in algorithm.kinds.items() if kind]
     for key in sorted(
@@ -131,11 +131,12 @@ def _start_around_defaults(algorithm: Algorithm) -> Section:
 
 
 def _values_around_default(algorithm: Algorithm, key: str, grid: bool) -> Any:
-    """Return the first values of a field's axis, the default first or in the middle.
+    """Return the initial values of a field's axis, which are around its default.
 
-    If the default is zero or None, there is one more value: the middle of the field's
-    limits, or the lower limit plus one. The result is empty for a field that is not a
-    number, and for a length that another field determines.
+    The default is first, or in the middle of a grid. If it is zero or None, a value is
+    added: the middle of the field's limits, or the lower limit plus one. The result is
+    empty for a field that is not a number, and for a length that another field
+    determines.
     """
     field, options = algorithm.cls.__dataclass_fields__[key], algorithm.hints[key]
     kinds, default = {*options_of(options)}, algorithm.preset.get(key, field.default)
@@ -181,7 +182,7 @@ def values_within_records(name: str, key: str, values: list[Any], n: int) -> lis
     key : str
         Name of the parameter.
     values : list
-        Its values as given.
+        Values of the parameter as given.
     n : int
         Number of records.
     """
@@ -204,17 +205,17 @@ def tuned_blocks(
         Blocks without `tune`. An algorithm's parameter with one value is fixed; a list
         of values is the start of its axis.
     asked : mapping
-        Keys of `tune` that replace the usual ones (`start_of`). `axes` and `limits` are
+        Keys of `tune` that replace the usual keys (`start_of`). `axes` and `limits` are
         mappings from an algorithm's name to mappings by parameter.
     profile : str, optional
-        One of `PROFILES`; None for the usual one.
+        One of `PROFILES`; None means the usual profile.
 
     Returns
     -------
     list of dict
         A block per problem, algorithm, calibration, delta and adjacency; epsilon stays
-        an axis. An algorithm that refuses its problem, or has nothing to tune, runs as
-        it is.
+        an axis. An algorithm that refuses its problem, or has no parameter to tune,
+        runs without tuning.
 
     Raises
     ------
@@ -321,7 +322,7 @@ def _panel_title(dataset: Mapping[str, Any]) -> str:
 def _tuned_block(
     point: Section, asked: Mapping[str, Any], profile: str
 ) -> tuple[Section, str]:
-    """Return the block that tunes an algorithm on a problem, and why it is refused.
+    """Return the block that tunes an algorithm on a problem, and a reason if refused.
 
     The reason is empty if the algorithm accepts the problem.
     """
@@ -341,7 +342,7 @@ def _tuned_block(
         check_parameter(name, key)
     grid = {k: v for k, v in given.items() if is_list(v) or isinstance(v, Mapping)}
     typed = {**given, **grid, **axes}
-    # A given length excludes other lengths; without a search nothing is set aside.
+    # A given length excludes other lengths. Without a search, no axis is set aside.
     lengths = LENGTHS if {*LENGTHS} & {*typed} else ()
     left = {*typed, *lengths, *(() if tune["search"] else tune.get("aside", ()))}
     usual = {key: one for key, one in tune["axes"].items() if key not in left}
@@ -374,7 +375,7 @@ def _tuned_block(
 
 
 def _within_default_bounds(point: Section) -> Section:
-    """Return a block with default bounds; empty if none are offered or wanted."""
+    """Return a block with default bounds; empty if none exist or none are wanted."""
     data = point["dataset"]
     wanted = data.get(BOUNDS) == AUTO and data.get("clip_to_bounds") is not False
     if not wanted or default_bounds(str(data["name"]), data) is None:
@@ -394,9 +395,9 @@ def _problem_or_none(point: Section) -> Problem | None:
 
 
 def _refusal_on_grid(whole: Section, axes: Mapping[str, Any], problem: Problem) -> str:
-    """Return why an algorithm refuses a problem at every point of its grid.
+    """Return the reason why an algorithm refuses a problem on its whole grid.
 
-    Empty if it accepts the problem at some point.
+    The reason is empty if the algorithm accepts the problem at some point.
     """
     params = dict(whole[ALGORITHM])
     name = params.pop("name")

@@ -20,7 +20,7 @@ def poisson_gaps(
     Parameters
     ----------
     uniforms : array
-        One per success.
+        Uniform random numbers, one per success.
     position : int
         The coin after the last success.
     limit : int
@@ -33,8 +33,8 @@ def poisson_gaps(
     Returns
     -------
     written : int
-        Successes written. Unless all uniforms were used, one more was used for the
-        success beyond the limit, which is not written.
+        Number of successes written. Unless all uniforms were used, one more uniform was
+        used for the success beyond the limit, which is not written.
     position : int
         The coin after the last success written.
     pending : int
@@ -52,15 +52,15 @@ def poisson_gaps(
 
 @exact
 def failures(uniforms: Array, total: int, out: Indices) -> None:
-    """Write numbers of failures before a success of probability 1 - k / total.
+    """Write random numbers of failures before a success of probability 1 - k / total.
 
-    They are geometric: entry k of ``out`` is floor(log u_k / log(k / total)), and 0 for
-    k = 0.
+    These numbers are geometric. Entry k of ``out`` is floor(log u_k / log(k / total))
+    for the uniform u_k, and 0 for k = 0.
 
     Parameters
     ----------
     uniforms : array
-        One for each entry of ``out``.
+        Uniform random numbers, one for each entry of ``out``.
     total : int
         At least the length of ``out``.
     out : int array

@@ -281,8 +281,8 @@ def gram_steps(
 ) -> None:
     """Make k proximal coordinate steps of each trial for least squares, in place.
 
-    They are the steps of ``coordinate_steps`` without clipping, computed from moments
-    of the data: O(p) a step.
+    The steps are those of ``coordinate_steps`` without clipping. They are computed from
+    moments of the data, in O(p) a step.
 
     Parameters
     ----------
@@ -297,7 +297,7 @@ def gram_steps(
     steps : array of shape (B, p)
         Step sizes gamma_j; a step of 0 does not change w_j.
     total : array of shape (B, p), or of no rows
-        The sum of the iterates is added to it, unless it has no rows.
+        The total to which the sum of the iterates is added, unless it has no rows.
     """
     G, c = moments
     coordinates, noise = draws

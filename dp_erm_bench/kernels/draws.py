@@ -2,8 +2,9 @@
 
 A uniform is the middle of one of 2^52 cells. In the outermost cells, this would cut the
 tails of a distribution, at |x| = 36 (Laplace) or 8.6 (normal). There, further bits of
-the stream give the place inside the cell (``philox.place``). What is still cut off has
-a probability below 1e-307 per draw. All other draws are those of the cells' middles.
+the stream decide the place inside the cell (``philox.place``). The tail that is still
+cut off has a probability below 1e-307 per draw. All other draws are computed from the
+middles of cells.
 """
 
 from collections.abc import Callable
@@ -48,7 +49,7 @@ def laplace_again(inside: float, u: Array, i: int, out: Array) -> None:
     u : array
         The uniforms.
     i : int
-        Which draw, and which uniform.
+        Index of the draw and of its uniform.
     out : array of the shape of u
         Receives the draw.
     """
@@ -94,7 +95,7 @@ def gumbel_again(inside: float, u: Array, i: int, out: Array) -> None:
     u : array
         The uniforms.
     i : int
-        Which draw, and which uniform.
+        Index of the draw and of its uniform.
     out : array of the shape of u
         Receives the draw.
     """
@@ -126,8 +127,8 @@ def to_gaussian(out: Array) -> int:
 def gaussian_again(inside: float, u: Array, i: int, out: Array) -> None:
     """Write the normal pair i, i + 1, whose radius comes from an outermost cell.
 
-    Other draws stay: only a radius (an even i) has a tail, and only if its uniform is
-    near 0.
+    No other pair is changed. Only a radius (an even i) has a tail, and only if its
+    uniform is near 0.
 
     Parameters
     ----------
@@ -136,7 +137,7 @@ def gaussian_again(inside: float, u: Array, i: int, out: Array) -> None:
     u : array
         The uniforms.
     i : int
-        Which draw, and which uniform.
+        Index of the draw and of its uniform.
     out : array of the shape of u
         Receives the draw.
     """
@@ -166,7 +167,7 @@ def survival_again(inside: float, u: Array, i: int, out: Array) -> None:
     u : array
         The uniforms.
     i : int
-        Which draw, and which uniform.
+        Index of the draw and of its uniform.
     out : array of the shape of u
         Receives the draw.
     """
@@ -193,54 +194,55 @@ def _draw(
 
 
 def laplace(seed: Seed, start: int, count: int) -> Array:
-    """Return Laplace draws number start to start + count - 1 of a stream.
+    """Return the Laplace draws with numbers start to start + count - 1 of a stream.
 
     Parameters
     ----------
     seed : array of shape (4,), uint32
         The 128 bits of the stream.
     start, count : int
-        Number of the first draw, and how many.
+        Number of the first draw, and number of draws.
     """
     return _draw(to_laplace, laplace_again, seed, start, count)
 
 
 def gumbel(seed: Seed, start: int, count: int) -> Array:
-    """Return Gumbel draws number start to start + count - 1 of a stream.
+    """Return the Gumbel draws with numbers start to start + count - 1 of a stream.
 
     Parameters
     ----------
     seed : array of shape (4,), uint32
         The 128 bits of the stream.
     start, count : int
-        Number of the first draw, and how many.
+        Number of the first draw, and number of draws.
     """
     return _draw(to_gumbel, gumbel_again, seed, start, count)
 
 
 def gaussian(seed: Seed, start: int, count: int) -> Array:
-    """Return normal draws number start to start + count - 1 of a stream.
+    """Return the normal draws with numbers start to start + count - 1 of a stream.
 
     Parameters
     ----------
     seed : array of shape (4,), uint32
         The 128 bits of the stream.
     start, count : int
-        Number of the first draw, and how many.
+        Number of the first draw, and number of draws.
     """
     return _draw(to_gaussian, gaussian_again, seed, start, count)
 
 
 def survivals(seed: Seed, start: int, count: int) -> Array:
-    """Return uniforms number start to start + count - 1, small ones in full precision.
+    """Return the uniforms with numbers start to start + count - 1 of a stream.
 
-    For a law on [0, infinity), they are the probabilities of exceeding its draws.
+    Small uniforms have full precision. For a law on [0, infinity), the uniforms are the
+    probabilities of exceeding its draws.
 
     Parameters
     ----------
     seed : array of shape (4,), uint32
         The 128 bits of the stream.
     start, count : int
-        Number of the first draw, and how many.
+        Number of the first draw, and number of draws.
     """
     return _draw(to_survival, survival_again, seed, start, count)

@@ -26,7 +26,7 @@ _LIFT = np.int64(1100)
 
 @kernel
 def between(low: float, value: float, high: float) -> float:
-    """Return the value clipped to [low, high]; unlike min and max, NaN stays.
+    """Return the value clipped to [low, high]; NaN stays NaN, unlike with min and max.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Elementwise functions for the formulas of losses, on numbers and on arrays.
 
-Called from Python they use numpy. Inside a kernel they become vector code of the
-package (``kernels.losses``). Besides these, numba knows the operators, `abs`, `min`,
-`max` and `math`.
+Called from Python, the functions use numpy. Inside a kernel they become vector code of
+the package (``kernels.losses``). Besides these functions, numba knows the operators,
+`abs`, `min`, `max` and `math`.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ Array = NDArray[np.float64]
 
 
 def between(low: float, x: Array, high: float) -> Array:
-    """Return x clipped to [low, high]; NaN stays.
+    """Return x clipped to [low, high]; NaN stays NaN.
 
     Parameters
     ----------

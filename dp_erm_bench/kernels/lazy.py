@@ -24,7 +24,7 @@ _SMALL = 1e-30
 
 @kernel
 def few_entries(rows: Any, p: int, offsets: Indices) -> bool:
-    """Return whether a mean batch has so few entries that ``quiet_steps`` pays.
+    """Return whether batches have so few entries on average that ``quiet_steps`` pays.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def few_entries(rows: Any, p: int, offsets: Indices) -> bool:
     p : int
         Number of features.
     offsets : int array of shape (k + 1,)
-        Where the batch of each step starts, and the end of the last.
+        Start of the batch of each step, and end of the last batch.
     """
     indptr, steps = rows[2], offsets.size - 1
     per_record = indptr[-1] / (indptr.size - 1)
@@ -46,7 +46,7 @@ def quiet_steps(
 ) -> None:
     """Make k proximal stochastic gradient steps without noise, in place.
 
-    They are those of ``stochastic.stochastic_steps``.
+    The steps are those of ``stochastic.stochastic_steps``.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def quiet_steps(
     records, offsets = batches
     clip, steps, expected = scales
     w, domain = at
-    # A set that moves zeros, or does not hold zero, needs every coordinate.
+    # A set that moves zeros, or does not contain zero, needs every coordinate.
     everything = domain[0] == SIMPLEX or psi[2] > 0.0 or psi[3] < 0.0
     shrinks = psi[0] == 0.0 and psi[2] == -np.inf and psi[3] == np.inf
     drops = not everything and (psi[0] > 0.0 or domain[0] != WHOLE_SPACE)
@@ -99,7 +99,7 @@ def quiet_steps(
 
 @kernel
 def _enter_support(support: Support, j: int, count: int) -> int:
-    """Give a coordinate the next place; return the number of places in use."""
+    """Store a coordinate at the next place; return the number of places in use."""
     places, coordinates = support
     places[j], coordinates[count] = count, j
     return count + 1
@@ -115,7 +115,7 @@ def _add_gradients(
     support: Support,
     count: int,
 ) -> int:
-    """Add the records' clipped gradients to g, by place; return the places in use."""
+    """Add clipped gradients of records to g; return the number of places in use."""
     (entries, indices, indptr), y, norms = data
     v, scale, clip = at
     places = support[0]
@@ -139,7 +139,7 @@ def _add_gradients(
 def _descend_rows(
     rows: Any, batch: Indices, v: Array, g: Array, support: Support, step: float
 ) -> None:
-    """Subtract step * g from v at the records' entries, and set g to zero there."""
+    """Subtract step * g from v at the places of the records, and zero g there."""
     _, indices, indptr = rows
     for i in batch:
         for k in range(indptr[i], indptr[i + 1]):
@@ -150,7 +150,7 @@ def _descend_rows(
 
 @kernel
 def _drop_zeros(support: Support, v: Array, count: int) -> int:
-    """Give the places of zeros to other coordinates; return the places in use."""
+    """Drop zeros and fill their places; return the number of places in use."""
     places, coordinates = support
     k = 0
     while k < count:

@@ -26,7 +26,7 @@ def norm2(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
     Returns
     -------
     float or array
-        As `numpy.linalg.norm`, and equal to it to the bit if the norm is in `USUAL`.
+        The result of `numpy.linalg.norm`, to the last bit if the norm is in `USUAL`.
         Infinite where the norm exceeds the largest float; NaN where an entry is NaN.
     """
     x = np.asarray(x, np.float64)
@@ -43,15 +43,15 @@ def norm2(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
 
 
 def are_usual(norms: Any) -> Any:
-    """Return whether norms are in `USUAL`: then plain sums of squares gave them."""
+    """Return whether norms are in `USUAL`, so that plain sums of squares suffice."""
     return (norms >= USUAL[0]) & (norms <= USUAL[1])
 
 
 def near_one(rows: Array) -> tuple[Array, Any]:
     """Return rows, (m, p), scaled to largest entries near 1, and the exponents.
 
-    Row i is multiplied by 2^-k_i, with k_i its exponent. Only entries that are
-    negligible compared with the largest are rounded.
+    Row i is multiplied by 2^-k_i, where k_i is its exponent. Only entries that are
+    negligible compared with the largest entry are rounded.
     """
     powers = powers_of(np.abs(rows).max(axis=1, initial=0.0))
     return rows * np.ldexp(1.0, -powers)[:, None], powers

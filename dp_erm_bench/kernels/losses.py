@@ -1,4 +1,4 @@
-"""Losses inside kernels: each class of losses is a numba type with compiled methods.
+"""Use losses inside kernels: each class of losses is a compiled numba type.
 
 A loss's `value` and `derivative` are compiled from their definitions in the class, for
 one record, and inlined where a kernel calls them. For numba each class of losses is a
@@ -29,10 +29,11 @@ _classes: dict[str, Any] = {}
 
 
 class LossType(types.Type):
-    """The numba type of a loss: a structure of its parameters.
+    """The numba type of a loss: a structure of the loss's parameters.
 
-    It holds only names, so that machine code of another process can be read. If the
-    class belongs to the package (`kept`), code compiled for it is kept for other runs.
+    The type contains only names, so that machine code of another process can be read.
+    If the class of the loss belongs to the package (`kept`), code compiled for it is
+    kept for other runs.
     """
 
     def __init__(self, name: str, fields: tuple[str, ...], kept: bool = True) -> None:

@@ -1,12 +1,12 @@
 """Philox4x32-10, a counter-based generator of random numbers.
 
-Draw number i of a stream depends only on the stream's seed and on i: it
+Draw number i of a stream depends only on the stream's seed and on i. It
 does not matter in which batch, process or order the draws are made.
 
 References
 ----------
 Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3",
-SC 2011. Checked against the known-answer vectors published with it.
+SC 2011. The code is checked against the known-answer vectors of this paper.
 """
 
 import numpy as np
@@ -29,7 +29,7 @@ _LOW = np.uint64(12)
 _ONE = np.uint64(0x3FF0000000000000)
 _BELOW_ONE = 1.0 - 2.0**-53
 CELL = 2.0**-52
-"""Width of the cells; a uniform is the middle of one."""
+"""Width of the cells; a uniform is the middle of a cell."""
 
 # Further bits of a uniform: `_FURTHER` blocks from counter 2^63 + 16 position on, which
 # the counters of the uniforms themselves never reach.
@@ -93,11 +93,11 @@ def fill_words(seed: Seed, first: int, pairs: Words) -> None:
 
 @exact
 def place(seed: Seed, position: int) -> float:
-    """Return the place of a uniform in its cell, as a share of it in (0, 1).
+    """Return the place of a uniform in its cell, as a share of the cell in (0, 1).
 
-    A law with a tail needs it if the uniform number ``position`` < 2^59 lies in an
-    outermost cell, which is once in 2^51 draws. Without it nothing beyond the middle of
-    that cell would ever be drawn.
+    A law with a tail needs this place if the uniform number ``position`` < 2^59 lies in
+    an outermost cell, which happens once in 2^51 draws. Without it no value beyond the
+    middle of that cell would ever be drawn.
     """
     pairs = np.empty(2 * _FURTHER, np.uint64)
     fill_words(seed, _FURTHER * position + _FAR, pairs)
@@ -108,9 +108,9 @@ def place(seed: Seed, position: int) -> float:
 def share(words: Words) -> float:
     """Return a uniform of 52 significant bits in (0, 1), from pairs of random words.
 
-    The number of zeros before the first 1 in the first words gives the exponent; a
-    second word gives the other bits. The result is at least 2^-970, so that this share
-    of a cell is a normal number. What is cut off has the probability 2^-970.
+    The number of zeros before the first 1 in the first words is the exponent. A second
+    word has the other bits. The result is at least 2^-970, so that this share of a cell
+    is a normal number. The part below that is cut off has the probability 2^-970.
     """
     zeros, last = 0, words.size - 2
     for i in range(0, words.size, 2):
@@ -129,14 +129,14 @@ def share(words: Words) -> float:
 
 
 def uniforms(seed: Seed, start: int, count: int) -> Array:
-    """Return uniforms number start to start + count - 1 of a stream.
+    """Return the uniforms with numbers start to start + count - 1 of a stream.
 
     Parameters
     ----------
     seed : array of shape (4,), uint32
         The 128 bits of the stream.
     start, count : int
-        Number of the first draw, and how many.
+        Number of the first draw, and number of draws.
     """
     lead = start % 2
     out = np.empty((count + lead + 1) // 2 * 2)

@@ -6,9 +6,9 @@ from dp_erm_bench.kernels.compiled import Array, compile_unfused, kernel
 from dp_erm_bench.kernels.sparse import Matrix
 
 LANES = 4
-"""Trials that share a reading of the matrix."""
+"""Number of trials that share one reading of the matrix."""
 PAIR = 2
-"""The same if no more than these are left."""
+"""The same number, if no more trials are left."""
 
 
 @compile_unfused
@@ -101,7 +101,7 @@ def upper_weighted_gram(records: Matrix, weights: Array, out: Array) -> None:
     records : (data, indices, indptr)
         The rows x_i; the indices of each are sorted.
     weights : array of shape (n,)
-        q, of any sign.
+        The q_i, of any sign.
     out : array of shape (p, p)
     """
     data, indices, indptr = records

@@ -1,6 +1,6 @@
 """Projections on the constraints, by their code, and the prox of separable penalties.
 
-Kernels take a constraint as the pair (code, radius), see ``Constraint.kernel``.
+Kernels accept a constraint as the pair (code, radius), see ``Constraint.kernel``.
 """
 
 import math
@@ -41,7 +41,7 @@ def prox(v: float, step: float, psi: Array) -> Any:
 def project(constraint: tuple[int, float], w: Array) -> None:
     """Project w, shape (p,), on the constraint, in place.
 
-    NaN stay; an unknown code raises ValueError.
+    NaN stay NaN; an unknown code raises ValueError.
     """
     radius = constraint[1]
     if constraint[0] == L2_BALL:
@@ -117,10 +117,11 @@ def _find_threshold(v: Array, count: int, radius: float) -> tuple[float, float]:
 
     Only the first ``count`` entries of v matter; v is overwritten. Newton's method is
     applied to the sum, a convex and piecewise linear function of theta, from the left
-    (Michelot, JOTA 1986). It is finite and exact, and an entry that is once below theta
-    stays so. A step from theta to theta' leaves excesses g, g' and counts s, s' of
-    positive entries with g' / g + s' / s <= 1, so one of them halves. There are at most
-    log2(p) + log2(p / u) passes, with u the unit roundoff, and a handful in practice.
+    (Michelot, JOTA 1986). The method is finite and exact, and an entry that is once
+    below theta stays below theta. Let g, g' be the excesses before and after a step,
+    and s, s' the numbers of positive entries. Then g' / g + s' / s <= 1, so one of the
+    two ratios is at most 1/2. There are at most log2(p) + log2(p / u) passes, where u
+    is the unit roundoff, and only a few in practice.
     """
     top = -math.inf
     for j in range(count):

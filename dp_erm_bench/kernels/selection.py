@@ -64,10 +64,10 @@ def all_scores(rule: int, g: Array, w: Array, M: Array, psi: Array, out: Array) 
 
 @kernel
 def excess(g: float, w: float, M: float, psi: Array) -> float:
-    """Return the distance of -g to the subdifferential, negative inside, over sqrt(M).
+    """Return the distance from -g to the subdifferential over sqrt(M), < 0 inside.
 
-    The subdifferential of the penalty is a point, an interval (at the kink) or a ray
-    (on the border of the box).
+    The distance is negative if -g is inside. The subdifferential of the penalty is a
+    point, an interval (at the kink) or a ray (on the border of the box).
 
     Parameters
     ----------
@@ -120,8 +120,8 @@ def gumbel_argmax(seed: Seed, start: int, scores: Array, scale: float) -> int:
     """Return argmax_j scores_j + scale * (Gumbel draw start + j of the stream).
 
     The winner is the same as if all the noise were drawn. A Gumbel draw grows with its
-    uniform. A uniform is therefore skipped if even the largest score would not beat the
-    best sum so far with it, and most logarithms are never computed.
+    uniform. A uniform is therefore skipped if it would not beat the best sum so far,
+    even with the largest score. So most logarithms are never computed.
 
     Parameters
     ----------

@@ -224,7 +224,7 @@ def record_sum(
     data : (rows, y, norms)
         The features by rows; their labels and the norms of the rows, shape (n,).
     w : array of shape (p,)
-        Where the gradients are taken.
+        The point at which the gradients are computed.
     records : int array
         Indices of the records.
     clip : float
@@ -286,7 +286,7 @@ def stochastic_steps(
 
 @kernel
 def touch(data: Records, records: Indices) -> float:
-    """Read one number of each cache line of the records; return the sum.
+    """Read one number of each cache line of the records, and return the sum.
 
     Parameters are those of ``stochastic.touch``.
     """
@@ -303,7 +303,7 @@ def touch(data: Records, records: Indices) -> float:
 def averaged_steps(
     loss: Any, data: Records, psis: Any, at: Any, draws: Batches, scales: Steps
 ) -> None:
-    """Make steps as ``stochastic_steps``, and add up iterates for their mean.
+    """Make the steps of ``stochastic_steps``, and add up iterates for their mean.
 
     Parameters
     ----------
@@ -334,7 +334,7 @@ def variance_reduced_steps(
 ) -> None:
     """Make k proximal variance-reduced steps of one trial, in place.
 
-    The noise alone costs O(p) a step.
+    Because of the noise, a step costs O(p).
 
     Parameters
     ----------

@@ -32,9 +32,9 @@ def clipped_derivative(loss: Any, y: float, z: float, norm: float, clip: float) 
     y : float
         Label of the record.
     z : float
-        Its margin.
+        Margin of the record.
     norm : float
-        Its norm.
+        Norm of the record.
     clip : float
         Clipping threshold of the norm of the record's gradient.
     """
@@ -57,7 +57,7 @@ def record_sum(
     data : (rows, y, norms), arrays of shape (n, p), (n,), (n,)
         Features by rows, labels, and euclidean norms of the rows.
     w : array of shape (p,)
-        Where the gradients are taken.
+        The point at which the gradients are computed.
     records : int array
         Indices of the records.
     clip : float
@@ -128,7 +128,7 @@ def stochastic_steps(
 def averaged_steps(
     loss: Any, data: Three, psis: Any, at: Summed, draws: Batches, scales: Steps
 ) -> float:
-    """Make steps as ``stochastic_steps``, and add up iterates for their mean.
+    """Make the steps of ``stochastic_steps``, and add up iterates for their mean.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def averaged_steps(
 
 @kernel
 def touch(data: Three, records: Indices) -> float:
-    """Read one number of every cache line that contains records; return the sum.
+    """Read one number of every cache line that contains records, and return the sum.
 
     A step waits for the step before it and for its own record, which lies anywhere in
     memory. If records are read for many steps at once, they arrive in parallel.

@@ -1,8 +1,8 @@
 """Sweeps of dual block coordinate descent for norms that are sums of maxima.
 
 The prox of tau sum_G w_G max_G |.| at z >= 0 is z - sum_G xi_G, where each xi_G is on G
-and in the L1 ball of radius tau w_G. A sweep sets each xi_G to the projection of what
-the others leave of z.
+and in the L1 ball of radius tau w_G. A sweep sets each xi_G to the projection of z
+minus all other xi.
 
 References
 ----------
@@ -84,7 +84,7 @@ def _nested_prox(w: Array, tau: float) -> None:
     """Set w >= 0 to the prox of tau sum_{k<p} max(w_1 .. w_k).
 
     For one k after the other, the largest entries so far are lowered to a common level,
-    by tau in total. Blocks of equal entries are kept in increasing order.
+    by tau in total. The blocks of equal entries are kept in increasing order.
     """
     p, used = w.size, 0
     level, count, tops = np.empty(p), np.empty(p), np.empty(p)

@@ -57,21 +57,22 @@ def check_signs(name: str, y: Array) -> None:
 class Loss(ABC):
     """A loss phi(z, y) of the margin z = x.w and the label y.
 
-    `value` and `derivative` are called with arrays. The kernels also compile the same
-    code for single numbers: write them with operators and `kernels.elementwise`. They
-    may read only the numeric fields of the (data)class from ``self``.
+    `value` and `derivative` are called with arrays. The kernels also compile both
+    methods for single numbers, so write the methods with operators and
+    `kernels.elementwise`. From ``self``, the methods may read only the numeric fields
+    of the (data)class.
 
     Attributes
     ----------
     name : str
-        Name of its yaml file, or of its Python file.
+        Name of the yaml file or of the Python file of the loss.
     pin : str
-        Path and content of the file that it was loaded from, otherwise empty.
+        Path and content of the file from which the loss was loaded, otherwise empty.
     lipschitz : float
         G, the supremum of the absolute derivative in z; infinite if unbounded.
     smoothness : float
-        H, the supremum of the second derivative in z. It is infinite with a kink, and
-        may be 0.
+        H, the supremum of the second derivative in z. H is infinite if the loss has a
+        kink, and may be 0.
     convex : bool
         Whether phi(., y) is convex for every label. Certificates of minima, and
         algorithms that publish a minimiser, need this.
@@ -95,7 +96,7 @@ class Loss(ABC):
 
     @property
     def is_curved(self) -> bool:
-        """Return whether 0 < H < inf, so that 1 / H is the length of a step."""
+        """Return whether 0 < H < inf, so that 1 / H can be a step length."""
         return self.smooth and 0.0 < self.smoothness < math.inf
 
     @cached_property
@@ -127,25 +128,26 @@ class Loss(ABC):
 
     @abstractmethod
     def derivative(self, y: Array, z: Array) -> Array:
-        """Return the derivative in z, elementwise."""
+        """Return the derivative of phi(z, y) in z, elementwise."""
 
     @abstractmethod
     def second_derivative(self, y: Array, z: Array) -> Array:
-        """Return the second derivative in z, elementwise."""
+        """Return the second derivative of phi(z, y) in z, elementwise."""
 
     def lipschitz_within(self, margin: float, label: float) -> float:
         """Return the supremum of |phi'(z, y)| over |z| <= margin, |y| <= label.
 
-        By default, this is the bound that holds everywhere.
+        By default, this is the Lipschitz constant for all margins and labels.
         """
         return self.lipschitz
 
     def smooth_surrogate(self, width: float) -> "Loss | None":
         """Return a smooth loss from which a minimum is certified, None by default.
 
-        It exists for a loss that is the maximum of v (z - y) over an interval of slopes
-        v. The smooth loss is nowhere below that loss, and its derivatives are in that
-        interval. Where |z - y| > width, they are those of the loss itself.
+        A loss can have such a surrogate if it is the maximum of v (z - y) over an
+        interval of slopes v. The surrogate is nowhere below the loss, and the
+        derivatives of the surrogate are in the interval. If |z - y| > width, they equal
+        those of the loss.
         """
         return None
 
@@ -155,7 +157,7 @@ class Loss(ABC):
 
 
 def complaint_of_loss(cls: type[Loss]) -> str | None:
-    """Return what a class of losses lacks, None if it is complete."""
+    """Return the first requirement that a loss class does not meet, or None."""
     missing = sorted(getattr(cls, "__abstractmethods__", ()))
     if missing:
         return f"{cls.__name__} lacks {', '.join(missing)}"

@@ -14,13 +14,13 @@ from dp_erm_bench.losses.smooth import Huber, SmoothedHinge
 
 
 class RoundedAbsolute(Huber):
-    """The absolute loss with a parabola at its kink, of half-width kappa.
+    """The absolute loss with a parabola of half-width kappa in place of its kink.
 
-    It is above the absolute loss, by at most kappa / 2.
+    It exceeds the absolute loss by at most kappa / 2.
     """
 
     def value(self, y: Array, z: Array) -> Array:
-        """Return the loss, at least |z - y|."""
+        """Return the loss, which is at least |z - y|, elementwise."""
         return super().value(y, z) / self.kappa + 0.5 * self.kappa
 
     def derivative(self, y: Array, z: Array) -> Array:
@@ -40,7 +40,9 @@ class RoundedAbsolute(Huber):
 
 @dataclass(frozen=True)
 class Absolute(Loss):
-    """phi(z, y) = |z - y|, whose minimiser is a median; no derivative at z = y.
+    """The absolute loss phi(z, y) = |z - y|, which is minimised by a median.
+
+    The loss has no derivative at z = y.
 
     References
     ----------
@@ -76,7 +78,7 @@ class Absolute(Loss):
 
 @dataclass(frozen=True)
 class Hinge(Loss):
-    """phi(z, y) = max(0, 1 - y z) with y in {-1, +1}, not differentiable at y z = 1.
+    """The hinge loss max(0, 1 - y z), y in {-1, +1}, not differentiable at y z = 1.
 
     References
     ----------
@@ -95,7 +97,7 @@ class Hinge(Loss):
         return between(0.0, 1.0 - y * z, math.inf)
 
     def derivative(self, y: Array, z: Array) -> Array:
-        """Return a subgradient in z: -y where y z < 1, 0 elsewhere."""
+        """Return a subgradient in z: -y if y z < 1, else 0."""
         # The last term keeps a diverged margin visible, as NaN.
         return -y * (y * z < 1.0) + 0.0 * z
 

@@ -20,7 +20,7 @@ from dp_erm_bench.losses.base import (
 
 @dataclass(frozen=True)
 class Squared(Loss):
-    """phi(z, y) = (z - y)^2 / 2; its derivative is unbounded on the whole space."""
+    """The squared loss (z - y)^2 / 2, whose derivative in z is unbounded."""
 
     name: ClassVar[str] = "squared"
     classification: ClassVar[bool] = False
@@ -67,7 +67,7 @@ class Huber(Loss):
     smoothness = 1.0
 
     def __post_init__(self) -> None:
-        """Check kappa, and set the Lipschitz constant to it."""
+        """Check kappa, and set the Lipschitz constant to kappa."""
         kappa = check_positive(self.name, "kappa", self.kappa)
         for key in ("kappa", "lipschitz"):
             object.__setattr__(self, key, kappa)
@@ -93,7 +93,7 @@ class Huber(Loss):
 
 @dataclass(frozen=True)
 class Logistic(Loss):
-    """phi(z, y) = log(1 + exp(-y z)) with y in {-1, +1}."""
+    """The logistic loss phi(z, y) = log(1 + exp(-y z)) with y in {-1, +1}."""
 
     name: ClassVar[str] = "logistic"
     classification: ClassVar[bool] = True
@@ -153,7 +153,7 @@ class SmoothedHinge(Loss):
         return part * (lack - self.h * part)
 
     def derivative(self, y: Array, z: Array) -> Array:
-        """Return -y times the fraction of the full slope, which is in [0, 1]."""
+        """Return -y times a factor in [0, 1], the fraction of the full slope."""
         return -y * between(0.0, (1.0 + self.h - y * z) / (2.0 * self.h), 1.0)
 
     def second_derivative(self, y: Array, z: Array) -> Array:
@@ -167,15 +167,16 @@ class SmoothedHinge(Loss):
 
 @dataclass(frozen=True)
 class Sigmoid(Loss):
-    """phi(z, y) = 1 / (1 + exp(y z)) with y in {-1, +1}: a smooth count of errors.
+    """The sigmoid loss 1 / (1 + exp(y z)), y in {-1, +1}: a smooth count of errors.
 
-    |phi'| is at most 1/4, reached at z = 0, and |phi''| is at most 1 / (6 sqrt(3)).
+    |phi'| is at most 1/4, reached at z = 0, and |phi''| is at most 1 / (6 sqrt(3)). The
+    loss is not convex. So no minimum is certified, and no algorithm that publishes a
+    minimiser runs on this loss.
 
     References
     ----------
     Mason, Baxter, Bartlett, Frean, "Boosting algorithms as gradient descent", NIPS
-    1999, for such losses. As it is not convex, no minimum is certified, and no
-    algorithm that publishes a minimiser runs on it.
+    1999, for such losses.
     """
 
     name: ClassVar[str] = "sigmoid"
@@ -205,7 +206,7 @@ class Sigmoid(Loss):
 
 @dataclass(frozen=True)
 class Linear(Loss):
-    """phi(z, y) = -y z, which has a minimum only with a ridge or on a bounded set.
+    """The linear loss -y z, with a minimum only for a ridge or on a bounded set.
 
     References
     ----------
@@ -232,7 +233,7 @@ class Linear(Loss):
         return np.asarray(0.0 * (y * z), np.float64)
 
     def lipschitz_within(self, margin: float, label: float) -> float:
-        """Return the bound on the labels, whatever the margin."""
+        """Return the bound on the labels, whatever the bound on the margin."""
         return label
 
     def check_labels(self, y: Array) -> None:

@@ -27,14 +27,14 @@ ENTRIES = 2 * 10**6
 """Most numbers that are drawn at a time."""
 
 DRAWS, ERROR = 4000, 0.004
-"""Draws at a time for a Gaussian width, and the relative standard error to reach."""
+"""Number of draws at a time for a Gaussian width, and the relative error to reach."""
 
 # Rounding of a ratio |s|(A) / F(A).
 ROUNDED = 1e-13
 
 
 class SubmodularNorm(ABC):
-    """Omega, its dual norm and what follows from both, for one function F.
+    """The norm Omega of a submodular function F, with its dual norm.
 
     Attributes
     ----------
@@ -59,14 +59,14 @@ class SubmodularNorm(ABC):
 
     @abstractmethod
     def gains(self, order: Indices) -> Array:
-        """Return F(A_k) - F(A_{k-1}), with A_k the first k of an order, (..., p)."""
+        """Return F(A_k) - F(A_{k-1}); A_k is the first k of an order, (..., p)."""
 
     @abstractmethod
     def dual(self, s: Array) -> tuple[float, NDArray[np.bool_]]:
-        """Return Omega*(s), and the mask of a set A with |s|(A) / F(A) as large.
+        """Return Omega*(s), and the mask of a set A with the largest |s|(A) / F(A).
 
-        The number is a bound on Omega*(s), too large by at most 1e-12 of it. It is
-        infinite if s is not 0 at a coordinate with F({j}) = 0.
+        The number is a bound on Omega*(s) with a relative error of at most 1e-12. It is
+        infinite if s is not 0 at a coordinate j with F({j}) = 0.
 
         Parameters
         ----------
@@ -85,7 +85,8 @@ class SubmodularNorm(ABC):
     def spread(self, p: int) -> float:
         """Return the largest euclidean norm over Omega(w) <= 1, or a bound on it.
 
-        That is max_A sqrt|A| / F(A): the extreme points are 1_A / F(A), with signs.
+        The largest norm is max_A sqrt|A| / F(A), because the extreme points are
+        1_A / F(A), with signs.
         """
 
     def value(self, w: Array) -> Any:
@@ -116,15 +117,15 @@ class SubmodularNorm(ABC):
         return np.asarray(np.copysign(moved.reshape(z.shape), z))
 
     def project(self, z: Array, radius: float) -> Array:
-        """Return nearest points of radius |P|(F), (..., p), by Moreau's identity."""
+        """Return the projection on radius |P|(F), (..., p), by Moreau's identity."""
         return np.asarray(z - self.prox(z, radius))
 
     def slack(self, w: Array, s: Array, radius: float) -> float:
         """Return radius Omega(w) - s.w for s in radius |P|(F), which is >= 0.
 
-        With the level sets A_k of |w| it is the sum of the drops of |w| times radius
-        F(A_k) - s(A_k), where s has the signs of w. These terms are >= 0 but for
-        rounding.
+        Let A_k be the level sets of |w|, and let s have the signs of w. The result is
+        the sum over k of the drop of |w| after A_k, times radius F(A_k) - s(A_k). These
+        terms are >= 0 up to rounding.
 
         Parameters
         ----------
@@ -171,8 +172,8 @@ class SubmodularNorm(ABC):
         """Return the mean of Omega(g) over draws of a fixed seed, and its error.
 
         The error is the standard error of the mean. The number of draws is at least
-        ``draws``. If that is None, there are as many as a standard error of 0.4 %
-        needs.
+        ``draws``. If ``draws`` is None, draws are added until the relative standard
+        error is at most 0.4 %.
         """
         random, least = np.random.default_rng(0), DRAWS if draws is None else draws
         size, values = max(1, min(least, ENTRIES // p)), np.empty(0)
@@ -188,16 +189,17 @@ class SubmodularNorm(ABC):
     def dense_sets(self, p: int) -> NDArray[np.bool_] | None:
         """Return the sets A of the extreme points 1_A / F(A), with signs, as masks.
 
-        These are the sets A that no i can join at the same F(A), and that are not the
-        union of two parts whose F add up to F(A). None if with signs these points are
-        more than 10^5, or if p is too large.
+        These are the sets A for which every further coordinate makes F(A) larger, and
+        which are not the union of two parts whose F add up to F(A). The result is None
+        if there are more than 10^5 extreme points, or if p is too large.
         """
         return extreme_sets(self.of_masks, p)
 
     def greedy_points(self, p: int) -> Array | None:
         """Return the extreme points of |P|(F) that are >= 0, (m, p).
 
-        None if with signs they are more than 10^5, or if p is too large to list them.
+        The result is None if there are more than 10^5 such points, counted with all
+        signs, or if p is too large.
         """
         return greedy_points(self.of_masks, p)
 
@@ -216,8 +218,8 @@ def dinkelbach(
 ) -> tuple[float, NDArray[np.bool_], Array]:
     """Return max_A |s|(A) / F(A), the maximising A, and the prox at that number, (p,).
 
-    For rho below the maximum, the prox of rho Omega at |s| is not 0, and its support
-    has a larger ratio. At the maximum the prox is 0, up to its error.
+    For rho below the maximum, the prox of rho Omega at |s| is not 0, and the support of
+    the prox has a larger ratio. At the maximum the prox is 0, up to its error.
     """
     size, best = np.abs(s), np.ones(s.size, dtype=bool)
     rho, left = 0.0, size
@@ -234,7 +236,7 @@ def dinkelbach(
 
 
 def ratio_of(norm: SubmodularNorm, size: Array, mask: NDArray[np.bool_]) -> float:
-    """Return the sum of some sizes over a set, divided by F of the set.
+    """Return the sum of sizes over a set, divided by F of the set.
 
     Parameters
     ----------

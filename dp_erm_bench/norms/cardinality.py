@@ -20,18 +20,20 @@ FUNCTIONS: dict[str, Callable[[Array, float], Array]] = {
     "capped": lambda k, cap: np.minimum(k, cap),
     "log1p": lambda k, cap: np.log1p(k),
 }
-"""Concave nondecreasing g with g(0) = 0: the L1 norm, the maximum, and between."""
+"""Concave nondecreasing functions g with g(0) = 0, by name."""
 
 PANELS, NODES, BEYOND = 64, 16, 9.0
-"""Panels and nodes of the quadrature of a Gaussian width, and its margin.
+"""Numbers of panels and nodes of the quadrature of a Gaussian width, and its margin.
 
-It ends so far out that no entry of g is ever larger.
+The margin places the end of the quadrature beyond all entries that a draw ever has.
 """
 
 
 @dataclass(frozen=True)
 class CardinalityNorm(SubmodularNorm):
-    """F(A) = g(|A|): Omega(w) = sum_k (g(k) - g(k - 1)) |w|_(k), largest first.
+    """The norm of F(A) = g(|A|): Omega(w) = sum_k (g(k) - g(k - 1)) |w|_(k).
+
+    |w|_(k) is the k-th largest entry of |w|.
 
     Parameters
     ----------
@@ -76,7 +78,7 @@ class CardinalityNorm(SubmodularNorm):
         return np.broadcast_to(self.levels(order.shape[-1]), order.shape)
 
     def value(self, w: Array) -> Array:
-        """Return Omega(w), (..., p) to (...); L1 norm and maximum need no sort."""
+        """Return Omega(w), (..., p) to (...); the L1 norm and maximum need no sort."""
         size = np.abs(w)
         if self.function == "count":
             return np.asarray(size.sum(axis=-1))
@@ -86,7 +88,7 @@ class CardinalityNorm(SubmodularNorm):
         return np.asarray(np.sort(size, axis=-1) @ levels[::-1])
 
     def greedy_points(self, p: int) -> Array | None:
-        """Return the extreme points >= 0: the levels in all orders."""
+        """Return the extreme points >= 0, which are the levels in all orders."""
         levels = self.levels(p)
         if not levels[1:].any():
             return np.eye(p) * levels[0] if p <= MOST // 2 else None
@@ -97,7 +99,7 @@ class CardinalityNorm(SubmodularNorm):
         return levels[None, :].copy() if equal.size == 1 else super().greedy_points(p)
 
     def dual(self, s: Array) -> tuple[float, NDArray[np.bool_]]:
-        """Return the largest sum of the k largest |s| over g(k), and their mask."""
+        """Return the largest (sum of the k largest |s|) / g(k), and their mask."""
         order = descending_order(s)
         ratios = np.cumsum(np.abs(s)[order]) / self.totals(s.size)
         best, mask = int(ratios.argmax()), np.zeros(s.size, dtype=bool)
@@ -105,11 +107,11 @@ class CardinalityNorm(SubmodularNorm):
         return float(ratios[best]), mask
 
     def shrink(self, z: Array, tau: float) -> Array:
-        """Return the prox: one isotonic regression, as the order of z is kept."""
+        """Return the prox by one isotonic regression, as it keeps the order of z."""
         return self.in_order(z, tau, np.argsort(-z))
 
     def reach(self, p: int) -> float:
-        """Return the norm of the levels: all vertices are permutations of them."""
+        """Return the norm of the levels, as all vertices are permutations of these."""
         return float(norm2(self.levels(p)))
 
     def spread(self, p: int) -> float:
@@ -120,8 +122,8 @@ class CardinalityNorm(SubmodularNorm):
         """Return the Gaussian width: the integral over t > 0 of E g(N).
 
         N is the number of entries of a standard normal vector above t in absolute
-        value. The k-th largest absolute value has the mean integral P(N >= k), and N is
-        binomial.
+        value. N is binomial, and the mean of the k-th largest absolute value is the
+        integral of P(N >= k).
         """
         from scipy.special import gammaln as log_factorial
         from scipy.special import log_ndtr, xlog1py, xlogy  # takes long to import
@@ -139,7 +141,7 @@ class CardinalityNorm(SubmodularNorm):
         return total
 
     def dense_sets(self, p: int) -> NDArray[np.bool_] | None:
-        """Return the sets of extreme points; for the L1 norm single coordinates."""
+        """Return the sets of extreme points; for L1, all single coordinates."""
         if self.function == "count":
             return np.eye(p, dtype=bool) if 2 * p <= MOST else None
         return super().dense_sets(p)

@@ -1,4 +1,4 @@
-"""List the extreme points of the unit ball of a structured norm; sets are masks."""
+"""List the extreme points of the unit balls of structured norms; sets are masks."""
 
 import functools
 import itertools
@@ -23,7 +23,7 @@ ROUNDED = 1e-13
 def extreme_sets(of_masks: Callable[[Masks], Array], p: int) -> Masks | None:
     """Return the sets A of the extreme points 1_A / F(A), with signs, as masks.
 
-    None if with signs these points are more than 10^5, or if p is above 16.
+    The result is None if there are more than 10^5 such points, or if p is above 16.
 
     Parameters
     ----------
@@ -60,13 +60,13 @@ def all_masks(p: int) -> Masks:
 
 
 def greedy_points(of_masks: Callable[[Masks], Array], p: int) -> Array | None:
-    """Return the points of the greedy algorithm over all orders, >= 0, each once.
+    """Return the distinct points >= 0 of the greedy algorithm over all orders.
 
-    With all signs they are the extreme points of |P|(F). None if there are more than
-    10^5 of these, or if p is above 16.
+    With all signs these are the extreme points of |P|(F). The result is None if there
+    are more than 10^5 extreme points, or if p is above 16.
 
-    Coordinates that add nothing to F join a set at once: they would not add to it later
-    either, as F is submodular. So fewer orders lead to the same point.
+    Coordinates that add nothing to F join a set at once. They would add nothing to F
+    later either, because F is submodular. So fewer orders lead to the same point.
     """
     if p > LISTED:
         return None
@@ -90,9 +90,10 @@ def _grow_sets(
     point: tuple[float, ...],
     least: float,
 ) -> Iterator[tuple[int, tuple[float, ...]]]:
-    """Yield a set and its point with each coordinate added that adds to F.
+    """Yield a set and its point after adding a coordinate, for each that increases F.
 
-    If there is none, the set is complete, and the point is yielded as it is.
+    If no coordinate increases F, the set is complete, and the point is yielded as it
+    is.
     """
     mask = (number >> np.arange(p)) & 1 == 1
     gains = of_masks(mask | np.eye(p, dtype=bool)) - of_masks(mask[None, :])
@@ -119,7 +120,7 @@ def _stable_sets(values: Array, p: int) -> Masks:
 
 
 def _inseparable_sets(values: Array, p: int, asked: Masks) -> Masks:
-    """Return which of the sets asked do not split into parts whose F add up."""
+    """Return which of the given sets do not split into parts whose F add up."""
     kept = np.zeros(2**p, dtype=bool)
     for number in map(int, np.flatnonzero(asked)):
         members = [1 << j for j in range(p) if number >> j & 1]

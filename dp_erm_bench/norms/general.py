@@ -41,13 +41,13 @@ class General(SubmodularNorm):
         return self.in_order(z, tau, np.argsort(nearest, kind="stable"))
 
     def spread(self, p: int) -> float:
-        """Return a bound, as F(A) >= |A| / Omega*(1) and F(A) >= min_j F({j})."""
+        """Return a bound from F(A) >= |A| / Omega*(1) and F(A) >= min_j F({j})."""
         singles = self.of_masks(np.eye(p, dtype=bool))
         return math.sqrt(self.dual(np.ones(p))[0] / float(singles.min()))
 
 
 class OwnFunction(str):
-    """The name of an object with gains, which identifies them in the keys of trials."""
+    """The name of a user's object, which identifies its gains in the keys of trials."""
 
     function: Any
 
@@ -58,10 +58,10 @@ class OwnFunction(str):
 
 @dataclass(frozen=True, eq=False)
 class FromGains(General):
-    """F of an object that the user defines.
+    """The norm of a function F that a user's object computes.
 
-    The author of the object states that F is submodular and nondecreasing. Gains of
-    random orders are checked, which finds mistakes and is no proof.
+    The author of the object states that F is submodular and nondecreasing. Gains along
+    random orders are checked, which finds mistakes but is not a proof.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class FromGains(General):
             )
 
     def check_features(self, p: int) -> None:
-        """Raise UsageError if gains on random orders are not of a submodular F."""
+        """Raise UsageError if gains on random orders show that F is not submodular."""
         random, says = np.random.default_rng(0), "values: F of the object is not"
         total = float(np.sum(self.gains(np.arange(p))))
         for order in [random.permutation(p) for _ in range(TRIED)]:
@@ -124,13 +124,13 @@ class FromGains(General):
         return np.array(found).reshape(*np.shape(order)[:-1], -1)
 
     def dual(self, s: Array) -> tuple[float, NDArray[np.bool_]]:
-        """Return a bound on the largest ratio, and its mask, by Dinkelbach's steps."""
+        """Return a bound on the largest |s|(A) / F(A), and the mask of A."""
         rho, mask, left = dinkelbach(self, s)
         over = np.abs(left) / self.of_masks(np.eye(s.size, dtype=bool))
         return rho + float(over.sum()), mask
 
     def reach(self, p: int) -> float:
-        """Return the bound sqrt(F(all) max_j F({j}))."""
+        """Return the bound sqrt(F(all) max_j F({j})) on the norm over |P|(F)."""
         singles = self.of_masks(np.eye(p, dtype=bool))
         return math.sqrt(float(self.gains(np.arange(p)).sum()) * float(singles.max()))
 

@@ -22,16 +22,16 @@ NAMED = 12
 
 @dataclass(frozen=True)
 class GroupNorm(SumOfMaxima):
-    """F(A) = sum of w_G over the groups that A meets: Omega = sum_G w_G max_G |w|.
+    """The norm sum_G w_G max_G |w|; F(A) is the sum of w_G over groups that A meets.
 
     Parameters
     ----------
     groups : sequence of sequences of int
         Coordinates from 0; groups may overlap.
     weights : sequence of float, optional
-        w_G > 0, one per group; null: all 1.
+        w_G > 0, one per group; if null, all are 1.
     uncovered : {'refused', 'free'}
-        Whether coordinates may be in no group; their penalty is 0.
+        Whether a coordinate in no group is refused, or is free, with the penalty 0.
     """
 
     groups: Any = None
@@ -69,7 +69,7 @@ class GroupNorm(SumOfMaxima):
 
     @functools.cached_property
     def starts(self) -> Indices:
-        """Return the start of each group in ``index``, and last the size of it."""
+        """Return the start of each group in ``index``, then the end of the last one."""
         return np.cumsum([0, *map(len, self.groups)])
 
     @functools.cached_property
@@ -83,7 +83,7 @@ class GroupNorm(SumOfMaxima):
         return self.disjoint
 
     def gains(self, order: Indices) -> Array:
-        """Return for each coordinate the weights of groups in which it comes first."""
+        """Return the weight of all groups in which each coordinate comes first."""
         rank = np.argsort(order, axis=-1)
         first = np.minimum.reduceat(rank[..., self.index], self.starts[:-1], axis=-1)
         gains = np.zeros(order.shape)
@@ -124,7 +124,7 @@ class GroupNorm(SumOfMaxima):
         return np.asarray(sums / np.array(self.weights))
 
     def _dual_bound(self, size: Array) -> float:
-        """Return a bound on the dual norm; it counts a coordinate in one group only."""
+        """Return a bound on the dual norm, with each coordinate in only one group."""
         _, once = np.unique(self.index, return_index=True)
         alone = np.zeros(self.index.size)
         alone[once] = size[self.index[once]]
@@ -132,7 +132,7 @@ class GroupNorm(SumOfMaxima):
         return float((sums / np.array(self.weights)).max())
 
     def sweeper(self, z: Array, tau: float) -> Callable[[int], Array]:
-        """Return a function that sweeps over the groups; disjoint ones need one."""
+        """Return a function for sweeps over the groups; disjoint groups need one."""
         from dp_erm_bench.kernels.structured import group_sweeps  # compiled
 
         left, parts = z.copy(), np.zeros(self.index.size)
@@ -149,7 +149,7 @@ class GroupNorm(SumOfMaxima):
         return self.sweeper(z, tau)(1) if self.disjoint else super().shrink(z, tau)
 
     def reach(self, p: int) -> float:
-        """Return norm2 of the weights for disjoint groups, else a bound."""
+        """Return norm2 of the weights for disjoint groups, else a bound on R_K."""
         weights = np.array(self.weights)
         if self.disjoint:
             return float(norm2(weights))
@@ -157,7 +157,7 @@ class GroupNorm(SumOfMaxima):
         return math.sqrt(float(weights.sum()) * float(single.max()))
 
     def spread(self, p: int) -> float:
-        """Return max_G sqrt|G| / w_G, which is a bound.
+        """Return max_G sqrt|G| / w_G, a bound on the norm over Omega(w) <= 1.
 
         sqrt|A| is at most the sum of sqrt|G| over the groups that A meets. The bound is
         infinite if a coordinate is in no group.
@@ -168,13 +168,13 @@ class GroupNorm(SumOfMaxima):
         return float((sizes / np.array(self.weights)).max())
 
     def width(self, p: int) -> float:
-        """Return sum_G w_G E max |g|, each over as many entries as G has."""
+        """Return the Gaussian width: the sum over groups G of w_G E max_G |g|."""
         largest = {n: largest_mean(n) for n in set(map(len, self.groups))}
         pairs = zip(self.weights, self.groups, strict=True)
         return math.fsum(w * largest[len(group)] for w, group in pairs)
 
     def greedy_points(self, p: int) -> Array | None:
-        """Return the extreme points >= 0: for disjoint groups one entry in each."""
+        """Return the extreme points >= 0, with one entry in each disjoint group."""
         if not self.disjoint:
             return super().greedy_points(p)
         if math.prod(2.0 * len(group) for group in self.groups) > MOST:
@@ -186,7 +186,7 @@ class GroupNorm(SumOfMaxima):
         return points
 
     def dense_sets(self, p: int) -> NDArray[np.bool_] | None:
-        """Return the sets of extreme points: the groups, if they are disjoint."""
+        """Return the sets of extreme points: the groups, if these are disjoint."""
         if not self.disjoint:
             return super().dense_sets(p)
         if np.exp2([min(len(g), 64) for g in self.groups]).sum() > MOST:

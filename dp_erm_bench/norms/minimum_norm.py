@@ -18,7 +18,7 @@ def minimum_norm_point(vertex: Callable[[Array], Array], start: Array) -> Array:
     Parameters
     ----------
     vertex : callable
-        Returns for x a vertex q with the least q.x.
+        Returns a vertex q with the least q.x for a given x.
     start : array of shape (p,)
         A direction for the first vertex.
 

@@ -11,7 +11,7 @@ PARAMETERS = {
     "range": (),
     "submodular": ("values",),
 }
-"""Parameters of each family; those of the others must keep their defaults."""
+"""Parameters of each family; parameters of other families must keep their defaults."""
 
 KINDS = {
     "cardinality": "dp_erm_bench.norms.cardinality.CardinalityNorm",
@@ -19,7 +19,7 @@ KINDS = {
     "range": "dp_erm_bench.norms.range.RangeNorm",
     "submodular": "dp_erm_bench.norms.tabulated.Tabulated",
 }
-"""Dotted names of the classes, so that the key of a trial has only the one it uses."""
+"""Dotted names of the classes; the key of a trial has only the class that it uses."""
 
 
 def named_norm(name: Any, given: dict[str, Any], defaults: dict[str, Any]) -> Any:

@@ -13,16 +13,17 @@ from dp_erm_bench.norms.base import ROUNDED, Array, Indices
 from dp_erm_bench.norms.sums import SumOfMaxima, largest_mean
 
 LEVEL = 1e-9
-"""Relative to the largest entry: smaller differences are rounding of a prox."""
+"""Differences below this share of the largest entry are rounding of a prox."""
 
 
 @dataclass(frozen=True)
 class RangeNorm(SumOfMaxima):
-    """F(A) = p - 2 + max A - min A + 1, 0 for the empty set.
+    """The norm of F(A) = p - 2 + max A - min A + 1, with F = 0 for the empty set.
 
-    This is the length of the interval that A spans, plus p - 2: without p - 2 it would
-    not be submodular. It is the number of the 2 (p - 1) sets {1 .. k}, k < p, and {k ..
-    p}, k > 1, that A meets. So Omega is the sum of the maxima over these sets.
+    F(A) is p - 2 plus the length of the interval that A spans. Without the p - 2, F
+    would not be submodular. Consider the 2 (p - 1) sets {1 .. k}, k < p, and {k .. p},
+    k > 1. F(A) is the number of these sets that A meets, so Omega is the sum of the
+    maxima over these sets.
 
     References
     ----------
@@ -44,23 +45,24 @@ class RangeNorm(SumOfMaxima):
         return np.diff(high - low, axis=-1, prepend=1 - order.shape[-1]).astype(float)
 
     def structure(self, w: Array) -> dict[str, Any]:
-        """Return `change_points`: how many neighbours have different absolute values.
+        """Return `change_points`, the number of changes of |w| between neighbours.
 
-        Extreme points of Omega <= 1 have one absolute value, on an interval only.
+        Extreme points of Omega <= 1 have a single absolute value on an interval and are
+        0 outside of it.
         """
         size = np.abs(w)
         jumps = np.abs(np.diff(size)) > LEVEL * size.max(axis=1, keepdims=True)
         return {"change_points": np.count_nonzero(jumps, axis=1)}
 
     def value(self, w: Array) -> Any:
-        """Return the sum of the maxima, (..., p) to (...)."""
+        """Return Omega(w), the sum of the maxima, (..., p) to (...)."""
         size = np.abs(w)
         fore = np.maximum.accumulate(size, axis=-1)[..., :-1]
         back = np.maximum.accumulate(size[..., ::-1], axis=-1)[..., :-1]
         return fore.sum(axis=-1) + back.sum(axis=-1)
 
     def dual(self, s: Array) -> tuple[float, NDArray[np.bool_]]:
-        """Return the largest sum of |s| over an interval, over its length + p - 2.
+        """Return the largest (sum of |s| over an interval) / (its length + p - 2).
 
         For a ratio rho the best interval is the one with the largest sum of |s| - rho.
         Its ratio becomes the next rho, until no interval has a larger one (Dinkelbach).
@@ -93,7 +95,7 @@ class RangeNorm(SumOfMaxima):
         return sweep
 
     def reach(self, p: int) -> float:
-        """Return sqrt(2) (p - 1), for an order that begins with both ends."""
+        """Return sqrt(2) (p - 1), reached by orders that begin with both ends."""
         return math.sqrt(2.0) * (p - 1)
 
     def spread(self, p: int) -> float:
@@ -102,5 +104,5 @@ class RangeNorm(SumOfMaxima):
         return float((np.sqrt(m) / (p - 2.0 + m)).max())
 
     def width(self, p: int) -> float:
-        """Return 2 sum_{k<p} E max(|g_1| .. |g_k|)."""
+        """Return the Gaussian width, 2 sum_{k<p} E max(|g_1| .. |g_k|)."""
         return 2.0 * math.fsum(largest_mean(k) for k in range(1, p))

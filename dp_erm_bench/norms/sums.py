@@ -11,10 +11,10 @@ from dp_erm_bench.norms.base import ROUNDED, Array, SubmodularNorm
 from dp_erm_bench.norms.cardinality import CardinalityNorm
 
 CHECKED, MOST_SWEEPS = 8, 40_000
-"""Number of sweeps between two checks of the gap, and at most in total."""
+"""Number of sweeps between two checks of the gap, and largest number in total."""
 
 GAP, NEAR = 1e-15, 1e-20
-"""Sizes of the two parts of the duality gap, over norm2(z)^2, at which a prox ends."""
+"""The two parts of the duality gap at which a prox ends, divided by norm2(z)^2."""
 
 
 class SumOfMaxima(SubmodularNorm):
@@ -24,7 +24,8 @@ class SumOfMaxima(SubmodularNorm):
     def sweeper(self, z: Array, tau: float) -> Callable[[int], Array]:
         """Return a function that makes further sweeps and returns what is left of z.
 
-        Its argument is the number of sweeps. What is left is z minus the dual point.
+        The argument of the function is the number of sweeps. What is left of z is z
+        minus the dual point.
         """
 
     def shrink(self, z: Array, tau: float) -> Array:

@@ -23,8 +23,9 @@ class Tabulated(General):
     Parameters
     ----------
     values : sequence of 2^p floats, or the path of a .npy or .csv file of them
-        Number m is F of the coordinates j whose bit 2^j is set in m. A file is read
-        when the norm is built. Its values are kept, and are part of the key of a trial.
+        Value number m is F of the coordinates j whose bit 2^j is set in m. A file is
+        read when the norm is built. The values are kept and are part of the key of a
+        trial.
     """
 
     values: Any = None
@@ -63,7 +64,7 @@ class Tabulated(General):
         return float(ratios[best - 1]), (best >> np.arange(s.size)) & 1 == 1
 
     def reach(self, p: int) -> float:
-        """Return the largest norm of a vertex, over all orders, set by set."""
+        """Return the largest norm of a vertex over all orders, computed set by set."""
         table, sets = self.table, np.arange(2**p)
         size, best = np.bitwise_count(sets), np.zeros(2**p)
         for count in range(1, p + 1):

@@ -1,16 +1,18 @@
 """Numbers, curves and bounds by which claims of papers are judged without any run.
 
-A number of a claim is a function. Its first parameter has the `curves` of the claim's
-figure, or is not used; the others are keys of the claim. No trial runs any of this.
+A number of a claim is a function. Its first parameter is a look-up with the `curves` of
+the claim's figure, or is not used; its other parameters are keys of the claim. Trials
+do not run this code.
 
 **One pass that reads each record once.** Two noise scales are shown next to the
 certified one: the printed scale, wherever it is proved, and the scale that shuffling
 would need. The latter rests on constants that we did not derive ourselves, so it is
 shown but never certified.
 
-**Structured norms.** The true epsilons of the noise that Kumar and Deisenroth (2019)
-print, on instances that show it to be too small, and those of our noise; the gap of
-Frank-Wolfe on the dual with both steps; their Proposition 2. docs/errata.md says why.
+**Structured norms.** These are checks of Kumar and Deisenroth (2019): the true epsilons
+of their printed noise, on instances that show it to be too small, and of our noise; the
+gap of Frank-Wolfe on the dual with both steps; and their Proposition 2. docs/errata.md
+explains them.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ from dp_erm_bench.results.statistics import (
 from dp_erm_bench.solvers.bias_reduced_sgd import BiasReducedSGD, probabilities
 
 Numbers = Mapping[str, Callable[[int], Any]]
-"""Functions by line label, from a point of the axis to a number or array of draws."""
+"""Functions by label of a line, from a point of the axis to a number or to draws."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class PaperCurves:
     Attributes
     ----------
     quantity : str
-        One of `LABELS`, which has the labels of the axes.
+        A key of `LABELS`, which contains the labels of the axes.
     values : tuple of int
         Points of the axis, increasing.
     """
@@ -77,17 +79,20 @@ class PaperCurves:
         check_choice("quantity", self.quantity, list(self.LABELS))
 
     def numbers(self) -> Numbers:
-        """Return functions of a point of the axis by label; not finite if undefined."""
+        """Return a function of a point of the axis for each label of a line.
+
+        Its value is not finite where the line is undefined.
+        """
         raise NotImplementedError
 
 
 def mean_of_draws(drawn: Array) -> Estimate:
-    """Return the mean of positive draws with its interval."""
+    """Return the mean of positive draws, with its interval."""
     return estimate_sum([(drawn[:, None], np.ones(1))]).map(np.exp)
 
 
 def length_within(length: float, error: float) -> Estimate:
-    """Return the estimate of a length that is known up to an error."""
+    """Return the estimate of a length that is known up to a given error."""
     return Estimate(length, max(length - error, 0.0), length + error)
 
 
@@ -102,7 +107,7 @@ RECORDS, FEATURES, NONZEROS = 64, 20, 3
 
 
 def stopping_times(n: int, epsilon: float, delta: float, seeds: int) -> Array:
-    """Return the steps of bias-reduced SGD as printed, of shape (seeds,).
+    """Return the numbers of steps of bias-reduced SGD as printed, of shape (seeds,).
 
     Parameters
     ----------
@@ -133,7 +138,7 @@ def private_means(seed: int, size: int, draws: int) -> tuple[Array, Array, Array
     seed : int
         Seed of the batches and of the noise.
     size : int
-        Records of each half; the batch has twice as many.
+        Number of records of each half; the batch has twice as many.
     draws : int
         Number of draws.
     """
@@ -151,15 +156,15 @@ def private_means(seed: int, size: int, draws: int) -> tuple[Array, Array, Array
 
 
 def estimator_bias(seed: int = 0, draws: int = 40_000) -> tuple[float, float]:
-    """Return the length of the bias of bias-reduced SGD's estimator, with a limit.
+    """Return the length of the bias of bias-reduced SGD's estimator, and its limit.
 
     The bias is E G - E g(all records), computed level by level with exact
-    probabilities. The second number is its upper 95 % limit. It adds 1.96 times the
-    root of the sum of the squared standard errors, which bounds the length of the error
-    at least as often.
+    probabilities. The second number is the upper 95 % limit of the length. It adds 1.96
+    times the root of the sum of the squared standard errors, which bounds the length of
+    the error at least as often.
     """
     p = probabilities(RECORDS)
-    # Terms g(I) do not depend on the level: one mean for all.
+    # Terms g(I) do not depend on the level, so one mean serves all levels.
     _, single, _ = private_means(seed, 1, draws)
     found, square = single.mean(axis=0), single.var(axis=0) / draws
     for level in range(p.size):
@@ -174,12 +179,12 @@ def estimator_bias(seed: int = 0, draws: int = 40_000) -> tuple[float, float]:
 
 
 def batch_bias(size: int, seed: int = 0, draws: int = 40_000) -> float:
-    """Return norm2(E g(B) - E g(all records)) for batches B of some records.
+    """Return norm2(E g(B) - E g(all records)) for batches B of a given size.
 
     Parameters
     ----------
     size : int
-        Records of a batch.
+        Number of records of a batch.
     seed : int
         Seed of the draws.
     draws : int
@@ -192,16 +197,17 @@ def batch_bias(size: int, seed: int = 0, draws: int = 40_000) -> float:
 
 
 def share_of_bias(_: Any) -> Estimate:
-    """Return the bias of bias-reduced SGD's estimator over that of a batch of two.
+    """Return the bias of bias-reduced SGD's estimator over the bias of a batch of two.
 
-    The interval does not include the error of the latter, from 40000 draws.
+    The interval ignores the error of the bias of a batch, which is a mean of 40000
+    draws.
     """
     (length, limit), whole = estimator_bias(), batch_bias(2)
     return length_within(length / whole, (limit - length) / whole)
 
 
 def mean_steps(_: Any, n: int, delta: float, seeds: int) -> Estimate:
-    """Return the mean steps of bias-reduced SGD as printed, at epsilon = 1.
+    """Return the mean number of steps of bias-reduced SGD as printed, at epsilon = 1.
 
     Parameters
     ----------
@@ -224,8 +230,8 @@ class BiasReduced(PaperCurves):
     Attributes
     ----------
     quantity : {'bias', 'steps'}
-        Lengths of biases against the size of a batch; or steps of `seeds` runs up to
-        the end that the paper prints, at epsilon = 1.
+        Lengths of biases against the size of a batch; or numbers of steps of `seeds`
+        runs up to the end that the paper prints, at epsilon = 1.
     values : tuple of int
         Sizes of batches, or values of n, increasing.
     delta : float
@@ -268,9 +274,9 @@ class BiasReduced(PaperCurves):
 
 
 SPLITS = (0.1, 0.3, 0.5)
-"""Parts of delta that the local randomisers may have."""
+"""Shares of delta to try for the local randomisers."""
 PLENTY = 4.0
-"""Largest value of (e^eps + 1)(1 + e^-eps0 / 2) that such a split may have."""
+"""Largest value of (e^eps + 1)(1 + e^-eps0 / 2) for which a split of delta is valid."""
 
 
 def pass_of(n: int) -> tuple[Law]:
@@ -296,7 +302,8 @@ def certified_scale(
     adjacency : Adjacency
         Which datasets are neighbours.
     calibration : str
-        `paper` gives the printed scale, and raises Unsupported outside of its range.
+        With `paper` the printed scale is returned, and Unsupported is raised outside of
+        its range.
     """
     budget = Budget(epsilon, delta, adjacency)
     found = calibrate(pass_of(n), budget, calibration, "arora2020")
@@ -304,19 +311,20 @@ def certified_scale(
 
 
 def shuffled_epsilon(n: int, scale: float, delta: float) -> float:
-    """Return the epsilon of shuffling n records at a noise scale.
+    """Return the epsilon of a pass over n shuffled records at a noise scale.
 
-    Each step is an (eps0, delta0) local randomiser of its record. Here eps0 is that of
-    a Gaussian of mu = 2 L / scale at delta0. With e = e^eps0, the shuffled run has
+    Each step is an (eps0, delta0) local randomiser of its record. Here eps0 is the
+    epsilon at delta0 of a Gaussian mechanism with mu = 2 L / scale. With e = e^eps0,
+    the shuffled run has
 
         eps = log(1 + (e - 1)/(e + 1) (8 sqrt(e log(4/d)) / sqrt(n) + 8 e / n))
 
     for eps0 <= log(n / (16 log(2/d))), at d + (e^eps + 1)(1 + 1/(2 e)) n delta0
     (Feldman, McMillan, Talwar, "Hiding among the clones: a simple and nearly optimal
     analysis of privacy amplification by shuffling", FOCS 2021, adaptive approximate
-    randomisers, constants as printed). The result is the best of some splits of delta,
-    infinite if none is valid. Records are exchanged: there is no smaller noise for
-    ``zero_out``.
+    randomisers, constants as printed). The result is the smallest epsilon over the
+    splits of delta in `SPLITS`, infinite if none of them is valid. Records are
+    exchanged, so ``zero_out`` does not need less noise.
 
     Parameters
     ----------
@@ -355,7 +363,10 @@ def shuffled_scale(n: int, epsilon: float, delta: float) -> float:
 
 
 def steps_over_n(n: int, seeds: int) -> Array:
-    """Return tau / n of some passes, (seeds,); tau counts steps until half are read."""
+    """Return tau / n of each pass, where tau counts steps until half the data are read.
+
+    The result has the shape (seeds,).
+    """
     m, taus = math.ceil(n / 2), []
     for seed in stream_seeds([str(k) for k in range(seeds)], "noise_only"):
         waits = np.empty(m, np.int64)
@@ -399,10 +410,10 @@ def long_passes(_: Any, n: int, seeds: int) -> Estimate:
 def excess_bound(n: int, p: int, radius: float, scale: float) -> float:
     """Return the bound on the expected excess risk of one-pass SGD, for L = 1.
 
-    Of tau steps, m = ceil(n / 2) are fresh. With the step size that is
-    best for the bound, it is R sqrt(m + E[tau] p s^2) / m for norm2(u - w_1) <= R. This
-    is the regret of online mirror descent at noise scale s, whose mean iterate is
-    judged by fresh records.
+    A pass has tau steps, of which m = ceil(n / 2) read a fresh record. With the step
+    size that minimises the bound, the bound is R sqrt(m + E[tau] p s^2) / m for
+    norm2(u - w_1) <= R. This is the regret of online mirror descent at noise scale s,
+    whose mean iterate is judged by fresh records.
 
     Parameters
     ----------
@@ -421,7 +432,7 @@ def excess_bound(n: int, p: int, radius: float, scale: float) -> float:
 
 
 def one_pass_bound(row: Mapping[str, Any], p: int, radius: float) -> float:
-    """Return the bound on one-pass SGD's excess at the noise of a run.
+    """Return the bound on the excess risk of one-pass SGD at the noise of a run.
 
     Parameters
     ----------
@@ -432,7 +443,7 @@ def one_pass_bound(row: Mapping[str, Any], p: int, radius: float) -> float:
     radius : float
         The radius R of `excess_bound`.
     """
-    # After it, the table says in brackets what is not proved.
+    # The table appends in brackets what is not proved.
     how = str(row["calibration"]).partition(" (")[0]
     n, budget = int(row["n"]), (float(row["epsilon"]), float(row["delta"]))
     return excess_bound(n, p, radius, certified_scale(n, *budget, calibration=how))
@@ -450,11 +461,11 @@ class OnePass(PaperCurves):
     ----------
     quantity : {'noise', 'steps'}
         Noise scales in units of L by three ways of accounting, under ``replace_one``;
-        or tau / n, the steps until half of the records are read, next to log 2.
+        or tau / n next to log 2, where tau steps read half of the records.
     values : tuple of int
         Values of n, increasing.
     epsilon : float
-        Epsilon of the budget at every n; with `falling`, this times 1 / sqrt(n).
+        Epsilon of the budget at every n; if `falling`, it is divided by sqrt(n).
     falling : bool
         Whether epsilon falls with n.
     delta : float
@@ -480,7 +491,7 @@ class OnePass(PaperCurves):
         return {k: partial(lambda k, n: at[n].get(k, math.nan), k) for k in labels}
 
     def scales(self, n: int) -> dict[str, float]:
-        """Return the noise scales at n by label, infinite where there is none."""
+        """Return the noise scales at n by label; infinite if no scale is valid."""
         epsilon = self.epsilon / math.sqrt(n) if self.falling else self.epsilon
         budget = epsilon, self.delta
         try:
@@ -492,14 +503,15 @@ class OnePass(PaperCurves):
 
 
 def mean_bound(row: Mapping[str, Any], nonzeros: int) -> float:
-    """Return the bound on the expected error of mean_projection, L = 1, replace_one.
+    """Return the bound on the expected error of mean_projection for a row of a run.
 
-    The error is at most sqrt(2 sqrt(s) norm_inf(noise)), and at most norm2(noise). By
-    Jensen's inequality the same holds for expectations, with those of norm_inf and of
-    norm2 squared. The largest of p Gaussian entries has an expectation of at most sigma
-    sqrt(2 log(2 p)). That of p Laplace entries is b (1 + 1/2 + ... + 1/p) <= b (1 + log
-    p). The expected sums of squares are sigma^2 p and 2 b^2 p (Ghazi et al., NeurIPS
-    2024, lemma 3.1, with constants).
+    Here L = 1, and the adjacency is replace_one. The error is at most sqrt(2 sqrt(s)
+    norm_inf(noise)), and at most norm2(noise). By Jensen's inequality both bounds hold
+    for the expected error, with the expectations of norm_inf and of norm2 squared. The
+    expected largest absolute value of p Gaussian entries is at most sigma sqrt(2 log(2
+    p)). For p Laplace entries it is b (1 + 1/2 + ... + 1/p) <= b (1 + log p). The
+    expected sums of squares are sigma^2 p and 2 b^2 p (Ghazi et al., NeurIPS 2024,
+    lemma 3.1, with constants).
     """
     n, p = int(row["n"]), int(row["p"])
     epsilon, delta = float(row["epsilon"]), float(row["delta"])
@@ -514,13 +526,16 @@ def mean_bound(row: Mapping[str, Any], nonzeros: int) -> float:
 
 
 GROUP, RIDGE, DELTA = 5, 0.01, 1e-5
-"""Coordinates of a group; the ridge of our noise; the delta of true epsilons."""
+"""Number of coordinates of a group; ridge of our noise; delta of true epsilons."""
 
 NAMES = ("L1", "Linf", "sqrt", "log1p", f"groups of {GROUP}")
 
 
 def norm_named(name: str, p: int) -> SubmodularNorm:
-    """Return a norm of `NAMES` for p coordinates; the last group may be smaller."""
+    """Return the norm of a name in `NAMES` on p coordinates.
+
+    If the norm has groups, the last group may be smaller.
+    """
     check_choice("norm", name, list(NAMES))
     if name == NAMES[-1]:
         return GroupNorm([[*range(k, min(k + GROUP, p))] for k in range(0, p, GROUP)])
@@ -529,12 +544,12 @@ def norm_named(name: str, p: int) -> SubmodularNorm:
 
 
 def gaussian_width(name: str, p: int) -> float:
-    """Return the Gaussian width of |P|(F) in closed form."""
+    """Return the Gaussian width of the polytope |P|(F) of a norm, in closed form."""
     return norm_named(name, p).width(p)
 
 
 def width_quotient(name: str, p: int, draws: int = 4000) -> tuple[float, float]:
-    """Return a Monte Carlo width over its closed form, and the standard error.
+    """Return a Monte Carlo width divided by its closed form, and the standard error.
 
     Parameters
     ----------
@@ -551,7 +566,7 @@ def width_quotient(name: str, p: int, draws: int = 4000) -> tuple[float, float]:
 
 
 def width_error(study: Any) -> Estimate:
-    """Return the largest relative error of a figure's widths against Monte Carlo."""
+    """Return the largest relative difference of Monte Carlo widths to a figure's."""
     from scipy.special import ndtri
 
     drawn = study.curves
@@ -565,7 +580,7 @@ def width_error(study: Any) -> Estimate:
 
 
 def width_slope(study: Any, norm: str, p: int) -> float:
-    """Return the log-log slope of a Gaussian width against the coordinates, from p on.
+    """Return the log-log slope of a Gaussian width against the number of coordinates.
 
     Parameters
     ----------
@@ -574,7 +589,7 @@ def width_slope(study: Any, norm: str, p: int) -> float:
     norm : str
         The norm, one of `NAMES`.
     p : int
-        Least number of coordinates.
+        Smallest number of coordinates to include.
     """
     along = [one for one in study.curves.values if one >= p]
     return _slope_of_logs(along, np.array([gaussian_width(norm, one) for one in along]))
@@ -583,15 +598,16 @@ def width_slope(study: Any, norm: str, p: int) -> float:
 def two_records(n: int, ridge: float = 0.0) -> tuple[float, float]:
     """Return the distance between the optima of neighbours, and the paper's lambda.
 
-    The problem has the logistic loss, norm1, p = 2 and L = R_2 = 1. Of its records,
-    n - 1 are (1, 1) / sqrt 2 and the last one is (1, 0) or (0, 1); all labels are 1. By
-    symmetry one optimum is the other with its coordinates exchanged.
+    The problem has the logistic loss, norm1, p = 2 and L = R_2 = 1. The features of
+    n - 1 records are (1, 1) / sqrt 2; the last record is (1, 0), or (0, 1) in the
+    neighbouring dataset. All labels are 1. By symmetry, one optimum is the other with
+    exchanged coordinates.
 
     References
     ----------
     Kumar, Deisenroth, 2019, equation (7) and Theorem 1, for lambda = sqrt n / G.
     """
-    # Not at the top: scipy.optimize takes long to import.
+    # Imported here, because importing scipy.optimize takes long.
     from scipy.optimize import minimize
     from scipy.special import expit
 
@@ -619,7 +635,9 @@ def two_records(n: int, ridge: float = 0.0) -> tuple[float, float]:
 
 
 def printed_output_epsilon(_: Any, n: int, factor: float) -> float:
-    """Return the true epsilon of a multiple of printed output noise; 1 is claimed.
+    """Return the true epsilon of a multiple of the printed output noise.
+
+    The paper claims epsilon = 1 for the printed noise.
 
     Parameters
     ----------
@@ -636,21 +654,21 @@ def printed_output_epsilon(_: Any, n: int, factor: float) -> float:
 
 
 def printed_output_growth(study: Any) -> float:
-    """Return the least factor by which the true epsilon grows between successive n."""
+    """Return the smallest factor of the true epsilon from one n to the next."""
     along = study.curves.values
     found = np.array([printed_output_epsilon(study, n, 1.0) for n in along])
     return float((found[1:] / found[:-1]).min())
 
 
 def epsilon_of_ridge_output(n: int, ridge: float = RIDGE) -> float:
-    """Return the true epsilon of our output noise with a ridge, at budget epsilon 1."""
+    """Return the true epsilon of our output noise with a ridge, for a budget of 1."""
     moved, _ = two_records(n, ridge)
     sigma = 2.0 / (n * ridge * mu_for(1.0, DELTA))
     return gdp_epsilon(moved / sigma, DELTA)
 
 
 def ridge_output_epsilon(study: Any) -> float:
-    """Return the largest true epsilon of our output noise on the same neighbours."""
+    """Return the largest true epsilon of our output noise over the n of a figure."""
     return max(map(epsilon_of_ridge_output, study.curves.values))
 
 
@@ -662,21 +680,22 @@ def output_bound(
     epsilon: float,
     delta: float,
 ) -> float:
-    """Return the bound on the mean excess of output perturbation at its best ridge.
+    """Return the bound on the mean excess of output perturbation at the best ridge.
 
     Let L = R_2 = 1, and let the noise have deviation sigma = 2 / (n ridge mu). The
-    excess without the ridge is then at most sqrt(2 / pi) sigma + kappa sigma G + ridge
-    B^2 / 2, where B >= the norm of the minimiser. This is a / ridge + ridge B^2 / 2,
-    which is least at ridge = sqrt(2 a) / B.
+    excess of the objective without the ridge is then at most sqrt(2 / pi) sigma + kappa
+    sigma G + ridge B^2 / 2, where B is at least the norm of the minimiser. With a
+    constant a, the bound is a / ridge + ridge B^2 / 2. It is smallest at ridge =
+    sqrt(2 a) / B.
 
     Parameters
     ----------
     row : mapping
-        A row of a run: `line`, the name of the norm with Gaussian width G, and `n`.
+        A row of a run, with `n` and `line`, the name of the norm with Gaussian width G.
     p : int
         Number of features.
     kappa, radius : float
-        Strength of the norm; the bound B.
+        Strength of the norm; the bound B on the norm of the minimiser.
     epsilon, delta : float
         The privacy budget.
     """
@@ -689,14 +708,14 @@ NOISES = PRINTED, CORRECTED = "printed", "corrected"
 
 
 def noisy_choice_epsilon(_: Any, weight: float, noise: str) -> float:
-    """Return the exact epsilon of one noisy choice of two vertices; 1 is claimed.
+    """Return the exact epsilon of one noisy choice between two vertices.
 
-    Here p = 1, n = 100, kappa = 1/2 and T = 1. Losses are c (theta - y)^2 / 2. All
-    (c, y) are (1, 0) but one, which is (C, 1) or (C, -1). Scores are +-theta / 2 with
-    theta = +-C / (99 + C), and the noise of their difference is that of two Laplace
-    draws. The printed scale uses the Lipschitz constant 3/2 of the dual and 1 / n. The
-    corrected one uses how far theta moves, 2 L_l / (Delta n), with L_l = 2 C and
-    Delta = (99 + C) / 100.
+    The paper claims epsilon = 1. Here p = 1, n = 100, kappa = 1/2 and T = 1. Losses are
+    c (theta - y)^2 / 2. All records (c, y) are (1, 0) except one, which is (C, 1) or
+    (C, -1). Scores are +-theta / 2 with theta = +-C / (99 + C), and the noise of their
+    difference is the difference of two Laplace draws. The printed scale uses the
+    Lipschitz constant 3/2 of the dual and 1 / n. The corrected scale uses the distance
+    that theta moves, 2 L_l / (Delta n), with L_l = 2 C and Delta = (99 + C) / 100.
 
     Parameters
     ----------
@@ -724,14 +743,14 @@ STEPS: dict[str, Callable[[int], float]] = {
     "2/(t+2)": lambda t: 2.0 / (t + 2),
     "1/(t+2)": lambda t: 1.0 / (t + 3),
 }
-"""Step sizes of Frank-Wolfe from t = 0 on; the printed one counts from t = 1."""
+"""Step sizes of Frank-Wolfe for t = 0, 1, ...; the printed rule starts at t = 1."""
 
 
 def dual_gaps(name: str, rule: str, steps: int) -> Array:
     """Return the gaps kappa Omega(theta) - s.theta of Frank-Wolfe on a dual, (steps,).
 
-    The problem is least squares with a ridge of 1/10 and kappa = 1/5, on 60 records of
-    8 normal features, 3 of which affect the label.
+    The problem is least squares with a ridge of 1/10 and kappa = 1/5. It has 60 records
+    of 8 normal features, of which 3 affect the label.
 
     Parameters
     ----------
@@ -762,14 +781,14 @@ def dual_gaps(name: str, rule: str, steps: int) -> Array:
 
 
 def gap_slope(study: Any, norm: str) -> float:
-    """Return the log-log slope of Frank-Wolfe's least gap with the step 2/(t+2)."""
+    """Return the log-log slope of Frank-Wolfe's smallest gap with the step 2/(t+2)."""
     along = np.array(study.curves.values)
     gaps = dual_gaps(norm, "2/(t+2)", int(along.max()))
     return _slope_of_logs(along.tolist(), np.minimum.accumulate(gaps)[along - 1])
 
 
 def gap_ratio(study: Any, norm: str) -> float:
-    """Return the least gap of the printed step divided by that of the usual step."""
+    """Return the smallest gap of the printed step over that of the usual step."""
     usual, printed = (
         dual_gaps(norm, rule, max(study.curves.values)).min() for rule in STEPS
     )
@@ -777,17 +796,18 @@ def gap_ratio(study: Any, norm: str) -> float:
 
 
 def shifted_dual(_: Any, shifted: str) -> float:
-    """Return how far a reading of Proposition 2 is from the perturbed minimiser.
+    """Return the distance of a reading of Proposition 2 from the perturbed minimiser.
 
-    The minimiser is that of norm2(theta - a)^2 / 2 + kappa Omega + b.theta / n. A
-    reading shifts either the dual `set` by b / n, or the dual solution, a `point`.
+    The perturbed objective is norm2(theta - a)^2 / 2 + kappa Omega + b.theta / n. The
+    proposition can be read in two ways: either the dual set or the dual solution is
+    shifted by b / n.
 
     Parameters
     ----------
     _ : object
         Not used.
     shifted : {'set', 'point'}
-        What is shifted.
+        The reading: the dual set or the dual solution is shifted.
 
     References
     ----------
@@ -808,13 +828,14 @@ class Structured(PaperCurves):
     Attributes
     ----------
     quantity : {'width', 'output', 'selection', 'gap'}
-        Gaussian widths of |P|(F) over p; true epsilons at 1e-5 of output noise over n,
-        and of one noisy choice over the weight C of a record, where 1 is claimed; gaps
-        of Frank-Wolfe on a dual over its steps.
+        `width`: Gaussian widths of |P|(F) against p. `output`: true epsilons of output
+        noise against n. `selection`: true epsilons of one noisy choice against the
+        weight C of a record. Epsilons are at delta = 1e-5, and 1 is claimed. `gap`:
+        gaps of Frank-Wolfe on a dual against the number of steps T.
     values : tuple of int
         Values of p, n, C or T, increasing.
     norms : tuple of str
-        Some of `NAMES`, for widths; the first one is that of gaps.
+        The norms of the widths, out of `NAMES`; gaps are of the first norm.
     """
 
     LABELS = {
@@ -851,12 +872,14 @@ class Structured(PaperCurves):
 
 
 def _least_gap(gaps: Array, steps: int) -> float:
-    """Return the least gap of the first steps, but at least 1e-16."""
+    """Return the smallest gap of the first steps, but at least 1e-16."""
     return max(float(gaps[:steps].min()), 1e-16)
 
 
 def violated(_: Any, kappa: float, rivals: int, n_iter: int, delta: float) -> float:
-    """Return delta(1) / delta of the printed greedy noise on unequal coordinates.
+    """Return the true over the claimed delta of printed greedy noise, at epsilon 1.
+
+    Coordinates have unequal constants L (see `papers.instances`).
 
     Parameters
     ----------

@@ -1,14 +1,14 @@
-"""Instances on which the noise that a paper prints is not private, and by how much.
+"""Instances on which the noise that a paper prints violates its privacy claim.
 
 Mangold et al. (AISTATS 2023, poster) add Laplace noise of scale lambda_j = 8 L_j
 sqrt(T log(1/delta)) / (n eps) to each entry of the gradient before the selection.
 If L_j / sqrt(M_j) differ by a factor kappa, other entries move by kappa times the scale
-of a quiet coordinate's own noise. An instance shows it: a separable Huber loss with m
-loud coordinates of L = M = 1 and a quiet one of L = 1 / kappa, M = 1. All are in the
-linear region and far from zero, so that steps do not change the gradient and |.| is
-linear. One record is replaced: the loud entries fall by their sensitivity, the quiet
-one rises by its own. In units of 2 / n the noise has scale z on the loud entries and
-z / kappa on the quiet one.
+of a quiet coordinate's own noise. The instance that shows this has a separable Huber
+loss with m loud coordinates of L = M = 1 and a quiet coordinate of L = 1 / kappa,
+M = 1. All coordinates are in the linear region and far from zero. Steps thus do not
+change the gradient, and |.| is linear. One record is replaced: the loud entries fall by
+their sensitivity, and the quiet entry rises by its sensitivity. In units of 2 / n the
+noise has scale z on the loud entries and z / kappa on the quiet entry.
 """
 
 import math
@@ -29,7 +29,7 @@ ZERO = np.zeros(1)
 
 @dataclass(frozen=True)
 class Instance:
-    """One quiet coordinate of L = 1 / kappa among m loud ones of L = 1.
+    """A problem with a quiet coordinate of L = 1 / kappa and m loud ones of L = 1.
 
     Attributes
     ----------
@@ -76,12 +76,12 @@ def quiet_wins(instance: Instance, lead: float) -> float:
     instance : Instance
         The instance.
     lead : float
-        Gradient of the quiet coordinate minus that of the others, without noise, in
-        units of 2 / n.
+        Gradient of the quiet coordinate minus the gradient of the others, without
+        noise, in units of 2 / n.
     """
     z, m = instance.z, instance.rivals
     scale = z / instance.kappa
-    # If the others are below for sure, only the quiet noise's own tail matters.
+    # If the others are certainly below, only the tail of the quiet noise matters.
     top = 60 * scale + z * (math.log(m) + 3) + max(0.0, -lead)
     breaks = np.unique([*np.linspace(-60 * scale, top, PANELS), 0.0, -lead])
     half = np.diff(breaks) / 2
@@ -93,17 +93,21 @@ def quiet_wins(instance: Instance, lead: float) -> float:
 
 
 def cell_probabilities(z: float, cells: int = CELLS) -> tuple[Array, Array]:
-    """Return cell probabilities of a noisy entry, moved by its sensitivity and not."""
+    """Return the cell probabilities of a noisy entry that moved by its sensitivity.
+
+    The second result is for an entry that did not move.
+    """
     ends = np.concatenate([[-np.inf], np.linspace(0.0, 1.0, cells + 1), [np.inf]])
     moved = np.diff(laplace_below((ends - 1.0) / z, ZERO))
     return moved, np.diff(laplace_below(ends / z, ZERO))
 
 
 def one_iteration(instance: Instance, lead: float) -> tuple[Array, Array]:
-    """Return the distribution of a selection and its measurement on both neighbours.
+    """Return the distributions of one iteration's outcome on the two neighbours.
 
-    An outcome is whether the quiet coordinate won, and the cell of the measured entry.
-    This is a function of what is released, so that the violation is not overstated.
+    An outcome is whether the quiet coordinate was selected, and the cell of the
+    measured entry. It is a function of what is released, so the violation is not
+    overstated.
     """
     p = quiet_wins(instance, lead)
     q = quiet_wins(instance, lead - 1.0 - 1.0 / instance.kappa)
@@ -113,7 +117,7 @@ def one_iteration(instance: Instance, lead: float) -> tuple[Array, Array]:
 
 
 def profile_from_below(instance: Instance, lead: float) -> float:
-    """Return a lower bound on the delta of all iterations at the claimed epsilon."""
+    """Return a lower bound on the true delta at the claimed epsilon."""
     one, other = one_iteration(instance, lead)
     first, second = one, other
     for _ in range(instance.n_iter - 1):
@@ -123,7 +127,7 @@ def profile_from_below(instance: Instance, lead: float) -> float:
 
 
 def violation_factor(instance: Instance) -> float:
-    """Return delta(epsilon) / delta at the worst lead; above 1 the claim is wrong."""
+    """Return true over claimed delta at the worst lead; above 1 the claim is wrong."""
     low, high = -2 * instance.z, 2 * instance.z
     best = 0.0
     for _ in range(3):
@@ -138,7 +142,7 @@ def violation_factor(instance: Instance) -> float:
 def violation_table(
     instances: Sequence[Instance] = INSTANCES, kappas: Sequence[float] = KAPPAS
 ) -> list[dict[str, object]]:
-    """Return the violation factor of each instance at each kappa, one row each."""
+    """Return one row for each instance and kappa, with the violation factor."""
     rows = [asdict(one) | {"kappa": kappa} for one in instances for kappa in kappas]
     about = {"study": "violation", "algorithm": "greedy_cd"}
     return [

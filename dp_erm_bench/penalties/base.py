@@ -51,7 +51,7 @@ class Penalty(ABC):
     quadratic : bool
         Whether psi(w) = (strong_convexity / 2) norm2(w)^2.
     convex : bool
-        Whether it is known to be convex. If privacy depends on convexity, other
+        Whether psi is known to be convex. If privacy depends on convexity, other
         penalties are refused.
     """
 
@@ -80,10 +80,10 @@ class Penalty(ABC):
 
     @abstractmethod
     def dual_distance(self, w: Array, u: Array) -> tuple[float, float]:
-        """Return s and psi(w) + psi*(s u) - s u.w, how far s u is from a subgradient.
+        """Return s and psi(w) + psi*(s u) - s u.w, which is 0 for a subgradient s u.
 
         s in [0, 1] is the largest number with s u in the domain of the conjugate psi*.
-        The second number is >= 0 (Fenchel and Young). It should be computed as a sum of
+        The second result is >= 0 (Fenchel and Young). It should be computed as a sum of
         terms >= 0, because it certifies reference minima to 1e-9.
 
         Parameters
@@ -120,8 +120,8 @@ def inseparable_sentence(penalty: Penalty) -> str:
 class SeparablePenalty(Penalty):
     """The penalty sum_j l1 |w_j| + (l2 / 2) w_j^2 on the box [lower, upper]^p.
 
-    Compiled kernels use its four numbers only: a subclass sets them and overrides no
-    method.
+    Compiled kernels use only the four numbers of the penalty. So a subclass sets these
+    numbers and overrides no method.
 
     Attributes
     ----------
@@ -151,7 +151,7 @@ class SeparablePenalty(Penalty):
         self.l1, self.l2, self.lower, self.upper = l1, l2, lower, upper
 
     def __init_subclass__(cls) -> None:
-        """Raise TypeError if a subclass overrides a method: no kernel would run it."""
+        """Raise TypeError if a subclass overrides a method; no kernel would run it."""
         numbers = {"l1", "l2", "lower", "upper"}
         methods = {name for name in vars(SeparablePenalty) if name[0] != "_"} - numbers
         own = sorted(methods & set(vars(cls)))
@@ -163,7 +163,7 @@ class SeparablePenalty(Penalty):
 
     @property
     def has_box(self) -> bool:
-        """Return whether the box is not the whole line."""
+        """Return whether the box bounds the coordinates."""
         return self.lower > -math.inf or self.upper < math.inf
 
     @property
@@ -177,7 +177,7 @@ class SeparablePenalty(Penalty):
         return self.l2
 
     def parameters(self) -> Array:
-        """Return (l1, l2, lower, upper), the form that the kernels take."""
+        """Return (l1, l2, lower, upper), the form in which kernels accept it."""
         return np.array([self.l1, self.l2, self.lower, self.upper])
 
     def value(self, w: Array) -> Any:

@@ -14,7 +14,8 @@ HELP = f"g of F(A) = g(|A|): {', '.join(FUNCTIONS)}"
 class Cardinality(StructuredPenalty):
     """psi(w) = strength sum_k (g(k) - g(k-1)) |w|_(k) + (l2 / 2) norm2(w)^2.
 
-    |w|_(1) is the largest entry of |w|. ``count`` is the L1 norm, ``one`` the maximum.
+    |w|_(k) is the k-th largest entry of |w|. ``function`` names g: ``count`` gives the
+    L1 norm, ``one`` the maximum.
     """
 
     name: ClassVar[str] = "cardinality"

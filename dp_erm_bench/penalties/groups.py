@@ -13,7 +13,7 @@ HELP = "a list of groups of feature indices from 0, or of the features' names"
 class Groups(StructuredPenalty):
     """psi(w) = strength sum_G w_G max_G |w| + (l2 / 2) norm2(w)^2.
 
-    Groups may overlap.
+    w_G is the weight of the group G of coordinates. Groups may overlap.
     """
 
     name: ClassVar[str] = "groups"

@@ -12,7 +12,7 @@ from dp_erm_bench.penalties.base import SeparablePenalty, check_strength
 
 @dataclass(frozen=True)
 class NoPenalty(SeparablePenalty):
-    """psi = 0."""
+    """No penalty: psi = 0."""
 
     name: ClassVar[str] = "none"
 

@@ -20,7 +20,7 @@ from dp_erm_bench.penalties.base import (
 
 
 class StructuredPenalty(Penalty):
-    """psi(w) = strength Omega(w) + (l2 / 2) norm2(w)^2, Omega a structured norm.
+    """psi(w) = strength Omega(w) + (l2 / 2) norm2(w)^2, with a structured norm Omega.
 
     Attributes
     ----------
@@ -64,12 +64,12 @@ class StructuredPenalty(Penalty):
 
     @property
     def strong_convexity(self) -> float:  # type: ignore[override]
-        """Return the modulus, l2."""
+        """Return the modulus of strong convexity, l2."""
         return self.l2
 
     @property
     def convex(self) -> bool:  # type: ignore[override]
-        """Return whether F is known to be submodular."""
+        """Return whether F is known to be submodular, so that psi is convex."""
         return self.norm.checked
 
     def check_features(self, p: int) -> None:
@@ -85,7 +85,7 @@ class StructuredPenalty(Penalty):
     def prox(self, v: Array, step: Array | float) -> Array:
         """Return argmin_u norm2(u - v)^2 / 2 + step psi(u), (..., p).
 
-        Omega is homogeneous, so this is the prox of step strength Omega, shrunk.
+        Omega is homogeneous, so this is the prox of step strength Omega, shrunk by l2.
         """
         moved = self.norm.prox(v, np.multiply(step, self.strength))
         return np.asarray(moved / (1.0 + np.multiply(step, self.l2)))
@@ -93,9 +93,10 @@ class StructuredPenalty(Penalty):
     def dual_distance(self, w: Array, u: Array) -> tuple[float, float]:
         """Return s and psi(w) + psi*(s u) - s u.w, see :class:`Penalty`.
 
-        With k = strength, psi*(u) = dist(u, k |P|(F))^2 / (2 l2). Let v be the nearest
-        point of k |P|(F): the sum is k Omega(w) - v.w + norm2(l2 w - u + v)^2 / (2 l2).
-        Without l2, psi* is 0 on k |P|(F), and s is k / Omega*(u), at most 1.
+        Let k = strength, and let |P|(F) be the unit ball of the dual norm. Then psi*(u)
+        = dist(u, k |P|(F))^2 / (2 l2). If v is the point of k |P|(F) nearest to u, the
+        sum is k Omega(w) - v.w + norm2(l2 w - u + v)^2 / (2 l2). Without l2, psi* is 0
+        on k |P|(F), and s is k / Omega*(u), at most 1.
         """
         if self.l2 > 0.0:
             near = self.norm.project(u, self.strength)

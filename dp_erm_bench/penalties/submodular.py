@@ -17,9 +17,9 @@ HELP += "list [[..]], a .csv or .npy file, or from Python an object with gains(o
 class Submodular(StructuredPenalty):
     """psi(w) = strength Omega(w) + (l2 / 2) norm2(w)^2 for any submodular F.
 
-    Values of all sets are checked completely. An object with gains(order) cannot be
-    checked in this way, so it is accepted only if privacy does not depend on the
-    penalty.
+    Omega is the norm of F. If the values of F on all sets are given, they are checked
+    completely. An object with gains(order) cannot be checked in this way, so it is
+    accepted only if privacy does not depend on the penalty.
     """
 
     name: ClassVar[str] = "submodular"
@@ -48,7 +48,10 @@ class Submodular(StructuredPenalty):
         return Tabulated(self.values)
 
     def check_features(self, p: int) -> None:
-        """Raise UsageError if F is not on R^p; name an object by its gains."""
+        """Raise UsageError if F is not a function of sets of p coordinates.
+
+        An object that computes F gets a name from its gains.
+        """
         super().check_features(p)
         if isinstance(self.norm, FromGains):
             object.__setattr__(self, "values", self.norm.name_by_gains(p))

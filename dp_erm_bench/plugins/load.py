@@ -27,7 +27,7 @@ CHECKS = {
     "algorithm": ("Solver", "dp_erm_bench.solvers.bounds", "complaint_of_solver"),
     "loss": ("Loss", "dp_erm_bench.losses.base", "complaint_of_loss"),
 }
-"""For each group: the class, its module, and the function that names what is missing.
+"""The class of each group, its module, and its function that finds what is missing.
 
 The module is imported when it is needed.
 """
@@ -130,10 +130,13 @@ def _execute_file(
 
 
 class _Source(importlib.machinery.SourceFileLoader):
-    """Loader that compiles the source itself: bytecode stamps miss quick changes."""
+    """Loads a module by compiling its source.
+
+    Bytecode is not used, because its time stamps miss quick changes.
+    """
 
     by_path = True
-    """For `code_identity`: the module cannot be found by its name."""
+    """A mark for `code_identity` that the module cannot be found by its name."""
 
     def get_code(self, fullname: str) -> Any:
         return self.source_to_code(self.get_data(self.path), self.path)

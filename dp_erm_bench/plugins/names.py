@@ -2,7 +2,7 @@
 
 A file is named by its path, and *pinned* as ``path#content``. The content is a digest
 of what the file and the modules next to it define. So a pin leads either to the code
-that it was made for, or to an error that the code has changed; comments may change. An
+for which it was made, or to an error that the code has changed. Comments may change. An
 installed package offers algorithms as entry points.
 """
 
@@ -27,7 +27,7 @@ GROUP = "dp_erm_bench.algorithms"
 """Entry points of this group are algorithms: ``name = "module:Class"``."""
 
 EXTEND = "dp_erm_bench.extend"
-"""The module of all names that users' files need; imported if one was not found."""
+"""The module with all names that users' files need; imported only for an error."""
 
 _pins: set[str] = set()
 
@@ -48,7 +48,7 @@ def content_digest(name: str) -> str:
 
 
 def entries_of_pin(name: str) -> dict[str, str]:
-    """Return the entries of a pinned file in a trial's spec, {} for a name."""
+    """Return the entries for a pinned file in a trial's spec, {} for a name."""
     path = name.partition("#")[0]
     return {"file": path, "content": content_digest(name)} if is_file(name) else {}
 
@@ -73,7 +73,7 @@ def absolute_path(name: str) -> str:
 @functools.cache
 def entry_points() -> dict[str, str]:
     """Return the dotted names of the classes that installed packages offer, by name."""
-    from importlib import metadata  # 15 ms, and few commands ask
+    from importlib import metadata  # takes 15 ms, and few commands need it
 
     points = metadata.entry_points(group=GROUP)
     return {point.name: point.value.replace(":", ".") for point in points}
@@ -137,9 +137,9 @@ def origin_digest(cls: type) -> str:
     Returns
     -------
     str
-        Empty for the package's own classes. Otherwise the digest of its file and the
-        modules next to it. If no file holds the class as a whole (as in a notebook), it
-        is a random word for this process alone.
+        Empty for the package's own classes, otherwise the digest of the class's file
+        and of the modules next to it. If no file contains the whole class (as in a
+        notebook), the result is a random word for this process alone.
     """
     if is_ours(cls):
         return ""
@@ -177,7 +177,7 @@ def broken_file_sentence(path: str, error: BaseException, group: str) -> UsageEr
 
 
 def _moved_names_sentence(path: str, missing: str) -> str:
-    """Return a sentence on how to import names that have moved, else nothing."""
+    """Return a sentence on how to import names that have moved, empty if none have."""
     if missing == EXTEND or missing.partition(".")[0] != __name__.partition(".")[0]:
         return ""
     gone = [

@@ -1,4 +1,4 @@
-"""Records of the solvers from outside that have passed `dp-erm-bench check`.
+"""Records of solvers from outside the package that passed `dp-erm-bench check`.
 
 The package's own solvers count as passed. Their uncharged uses of the data are in doubt
 like those of any solver.
@@ -35,7 +35,7 @@ KIND = "passed"
 """Folder of the passes in the cache."""
 
 NOT_RECOUNTED = " (not recounted)"
-"""Added to the label of a calibration if a release that is declared has no twin."""
+"""Added to the label of a calibration if a declared release has no twin."""
 UNCHECKED = "not checked"
 UNRECOUNTED = "checked, release not recounted"
 """Doubts about a certificate of a solver from outside the package."""
@@ -48,7 +48,7 @@ def solver_digest(algorithm: str) -> str:
 
     For a file, this covers the file and the modules next to it, including comments. For
     an entry point, it covers every module of the package that offers it. For the
-    package's own algorithms, which have tests of their own, it is empty.
+    package's own algorithms, which have their own tests, the digest is empty.
 
     Parameters
     ----------
@@ -84,8 +84,8 @@ def doubt_of_sources(
     Parameters
     ----------
     solver : str
-        What `solver_digest` returns; empty for the package's own, which count as
-        passed.
+        What `solver_digest` returns; empty for the package's own solvers, which count
+        as passed.
     recounted : bool
         Whether everything that a run released has a twin, as its calibration says.
     uses : iterable of str
@@ -117,21 +117,21 @@ def _recorded_doubt(solver: str) -> str | None:
 
 
 def record_pass(solver: str, passed: bool, doubt: str = "") -> bool:
-    """Record that sources have passed, or remove the record of it.
+    """Record that a solver's sources have passed, or remove the record of a pass.
 
     Parameters
     ----------
     solver : str
         What `solver_digest` returns.
     passed : bool
-        Whether they have passed.
+        Whether the sources have passed.
     doubt : str
-        What is in doubt nevertheless; empty for nothing.
+        What is in doubt nevertheless; empty if nothing is.
 
     Returns
     -------
     bool
-        Whether it is recorded; the cache may be read-only.
+        Whether the change was recorded; the cache may be read-only.
     """
     with contextlib.suppress(OSError):
         if passed:
@@ -153,7 +153,8 @@ def unchecked_sentence(algorithms: Iterable[str]) -> str:
     Parameters
     ----------
     algorithms : iterable of str
-        Names and pins, empty for none; the package's own count as passed.
+        Names and pins; empty names are left out, and the package's own algorithms count
+        as passed.
     """
     doubts = {
         name: doubt_of_sources(solver_digest(name), uses=_solver_class(name).uncharged)

@@ -98,8 +98,8 @@ class Problem(ABC):
     def neighbours(cls, zeroed: bool) -> tuple[Problem, Problem]:
         """Return two small problems whose first records differ as much as is allowed.
 
-        An audit uses them, so everything else should hide the difference as little as
-        possible.
+        An audit uses these problems, so their other records should hide the difference
+        as little as possible.
 
         Parameters
         ----------
@@ -110,7 +110,8 @@ class Problem(ABC):
         Raises
         ------
         Unsupported
-            If the class defines none; then no solver on it can be audited.
+            If the class does not define neighbours. Then no solver for it can be
+            audited.
         """
         raise Unsupported(f"audit: a problem of {cls.kind} names no neighbours")
 
@@ -165,7 +166,7 @@ class Problem(ABC):
         return {}
 
     def model(self, w: Array) -> Any:
-        """Return the model that a point defines, a `LinearModel`, or None."""
+        """Return the `LinearModel` that a point defines, or None if there is none."""
         return None
 
     def measures(self, w: Array) -> dict[str, Array]:
@@ -180,8 +181,8 @@ class Problem(ABC):
     def references(self) -> dict[str, dict[str, float]]:
         """Return `measures` and `last_measures` of models to compare with, by name.
 
-        They are not private outputs. Saved records contain them; by default there are
-        none.
+        These measures are not private outputs. Saved records contain them. By default
+        there are none.
         """
         return {}
 
@@ -206,8 +207,8 @@ class BaseOracle:
     w : array of shape (B, p)
         The iterates.
     told : dict
-        Columns of the trajectory that the solver computes on its way, by name, (B,)
-        each. Like the objective, they are recorded and not released.
+        Columns of the trajectory that the solver computes as it runs, by name, (B,)
+        each. Like the objective, these columns are recorded and not released.
     """
 
     def __init__(self, problem: Any, start: Array) -> None:

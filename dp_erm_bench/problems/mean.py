@@ -79,7 +79,7 @@ class MeanEstimation(Problem):
 
         It has the keys `dataset`, `problem`, `loss`, `penalty` and `constraint`; the
         last three are none. The dataset of a user's own arrays is described by its
-        content and by its bounds, without those of columns.
+        content and by its bounds, without the bounds on columns.
         """
         data, own = self.dataset, self.dataset.loaded
         if own is None:
@@ -130,7 +130,7 @@ class MeanEstimation(Problem):
 
     @property
     def optimum(self) -> Optimum:
-        """Return 0 at the mean, which is exact."""
+        """Return the exact optimum, the value 0 at the mean."""
         return Optimum(0.0, self.mean, 0.0)
 
     def value(self, w: Array) -> Any:
@@ -151,11 +151,11 @@ class MeanEstimation(Problem):
 
     @classmethod
     def neighbours(cls, zeroed: bool) -> tuple[MeanEstimation, MeanEstimation]:
-        """Return two problems whose records are zeros except the first.
+        """Return two problems whose records are zeros, except the first record.
 
-        The first record of the first problem has s entries of L / sqrt(s) each. This
-        moves the mean as far as is allowed, in both norms. The second problem has the
-        opposite record there, or zeros.
+        The first record of the first problem has s entries of L / sqrt(s) each. The
+        first record of the second problem is the opposite record, or zeros. The mean
+        moves as far as is allowed, in the L1 norm and in the euclidean norm.
         """
         first, other = np.zeros((40, 64)), np.zeros((40, 64))
         first[0, :4] = 0.5

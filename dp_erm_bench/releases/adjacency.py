@@ -1,4 +1,4 @@
-"""The relation between neighbouring datasets, and its factor in sensitivities."""
+"""The relation between neighbouring datasets, and the sensitivities it implies."""
 
 import math
 from enum import StrEnum
@@ -11,11 +11,11 @@ Bound = TypeVar("Bound", float, NDArray[np.float64])
 
 
 class _Change(float):
-    """A sensitivity such that a record's own term may be more than half of it."""
+    """Marks a sensitivity: one record's own term may exceed half of it."""
 
 
 class _Changes(np.ndarray[Any, np.dtype[np.float64]]):
-    """An array of such sensitivities; results computed from it keep the mark."""
+    """An array of sensitivities marked like `_Change`; results keep the mark."""
 
 
 class Adjacency(StrEnum):
@@ -57,11 +57,12 @@ class Adjacency(StrEnum):
         bound : float or ndarray
             Largest absolute value (or norm) of one record's term.
         signed : bool
-            False if a term is a number in [0, bound]. Not for a `SampledRelease`.
+            False if a term is a number in [0, bound]. Not allowed for a
+            `SampledRelease`.
         positive : bool
             Whether a term is a positive semidefinite matrix, or a vector without
-            negative entries, and ``bound`` bounds its Frobenius or l2 norm. Not for a
-            `SampledRelease`.
+            negative entries, and ``bound`` bounds its Frobenius or l2 norm. Not allowed
+            for a `SampledRelease`.
 
         Returns
         -------
@@ -90,12 +91,12 @@ class Adjacency(StrEnum):
 
 
 def _mark_doubled(change: Bound) -> Bound:
-    """Return a sensitivity, marked: a record's own term may be over half of it."""
+    """Return a sensitivity with the mark that a record's term may exceed half of it."""
     if isinstance(change, np.ndarray):
         return change.view(_Changes)
     return _Change(change)
 
 
 def is_change_only(sensitivity: Any) -> bool:
-    """Return whether a sensitivity bounds the change of a sum, but not its terms."""
+    """Return whether a sensitivity is marked: a record's term may exceed half of it."""
     return isinstance(sensitivity, _Change | _Changes)

@@ -33,15 +33,16 @@ increasing:
 5. Sum. The law of one term is tilted by e^(theta W) / E e^(theta W). The t-th power of
    its characteristic function phi is taken at the N frequencies of one Fourier
    transform of N cells. Each power is off by at most t ``ROUNDING``
-   (|phi| + ``ROUNDING``)^(t-1). Hence each cell is off by at most the mean of that over
-   the frequencies, which is added to every cell. If (|phi| + ``ROUNDING``)^t is below
-   e^-``NOTHING``, the power is taken as 0, and e^-``NOTHING`` is added to every cell.
-   No inverse transform is needed: the sums v > 0 have the weights v e^(-theta v), which
-   form a geometric series at each frequency. Its rounding error is paid for
-   (``SERIES``). Sums that leave the N cells wrap around into them. This only adds, as
-   everything within the cells counts. But the contribution of the sums above the window
-   is lost, E S 1(S > top) <= max over s > top of s e^(-h s) E e^(h S)
-   = top e^(K(h) - h top) for each h >= 1 / top, K the log of E e^(h S). It is added.
+   (|phi| + ``ROUNDING``)^(t-1). Hence each cell is off by at most the mean of this
+   bound over the frequencies. The mean is added to every cell.
+   If (|phi| + ``ROUNDING``)^t is below e^-``NOTHING``, the power is taken as 0, and
+   e^-``NOTHING`` is added to every cell. No inverse transform is needed: the sums v > 0
+   have the weights v e^(-theta v), which form a geometric series at each frequency. Its
+   rounding error is paid for (``SERIES``). Sums that leave the N cells wrap around into
+   the cells. This only adds, as everything within the cells counts. But the
+   contribution of the sums above the window is lost. It is
+   E S 1(S > top) <= max over s > top of s e^(-h s) E e^(h S) = top e^(K(h) - h top)
+   for each h >= 1 / top, where K is the log of E e^(h S). This bound is added.
 
 If the result is larger than the delta of one Gaussian mechanism, that delta is returned
 (quasi-convexity).
@@ -64,20 +65,20 @@ Indices = NDArray[np.int64]
 PANEL = 0.004
 """Width of a cell of outcomes, before division by the larger of 1 and u, v."""
 BELOW = 9.0
-"""Outcomes more than so many deviations below -v are moved up."""
+"""Outcomes that are more than this number of deviations below -v are moved up."""
 FAR, FLOOR = 20.0, 16.0
 FINE = 0.05
 """Spacing of the lattice in deviations of a term."""
 LAST = 600.0
-"""Largest epsilon of a curve: what remains there is charged as delta."""
+"""Largest epsilon of a curve; the delta that remains there is charged."""
 POWERS = (1.1, 1.2, 1.3, 1.5, 1.7, 2.2, 3.0, 5.0)
-"""Powers, as multiples of the tilt theta, whose moments bound what lies far out."""
+"""Powers, as multiples of the tilt theta, whose moments bound the mass of far sums."""
 BEND, GAP, POINTS = 0.5, 0.15, 1000
-"""Of a curve: the fall of log delta between points, the largest step of epsilon in
+"""For a curve: the fall of log delta between points, the largest step of epsilon in
 units of the typical loss, and the largest number of points."""
 COARSE = 5e-3
-"""Spacing of the lattice as a share of t (gamma - 1), which a sum must exceed; it is
-divided by sqrt(t)."""
+"""Spacing of the lattice times sqrt(t), as a share of t (gamma - 1). A sum must exceed
+t (gamma - 1)."""
 LEAST, MOST = 1 << 14, 1 << 20
 """Fewest and most cells that a window is cut into."""
 SERIES = 2e-14
@@ -96,7 +97,7 @@ STEEP, FARTHEST = 25.0, 300.0
 def allocation_delta(
     epsilon: float, steps: int, up: float, down: float, tail: float
 ) -> float:
-    """Return an upper bound on delta at an epsilon >= 0.
+    """Return an upper bound on the delta of one round at an epsilon >= 0.
 
     Parameters
     ----------
@@ -107,7 +108,7 @@ def allocation_delta(
     up, down : float
         u and v, at least 0.
     tail : float
-        What may be added to delta for far terms (step 2).
+        Largest amount that may be added to delta for far terms (step 2).
     """
     whole = gdp_delta(epsilon, up + down)
     steep = up + down > STEEP or down * (down / 2 + BELOW) > FARTHEST
@@ -131,7 +132,7 @@ def allocation_delta(
 def terms(
     gamma: float, up: float, down: float, top: float, floor: float
 ) -> tuple[Floats, Floats]:
-    """Return the points of W, increasing, and their masses after steps 1 to 3.
+    """Return the increasing points of W and their masses after the module's steps 1-3.
 
     Parameters
     ----------
@@ -172,9 +173,9 @@ def terms(
 def positive_part(values: Floats, masses: Floats, steps: int, coarse: float) -> float:
     """Return an upper bound on E (W_1 + ... + W_t)_+ for points and masses of W.
 
-    It is infinite if the tilted sum exceeds the range of floats. The lattice is no
-    finer than necessary: its spacing is ``FINE`` deviations, or ``coarse`` if that is
-    larger and the tilt hardly changes over it.
+    The bound is infinite if the tilted sum exceeds the range of floats. The lattice is
+    no finer than necessary: its spacing is ``FINE`` deviations, or ``coarse`` if that
+    is larger and the tilt hardly changes over it.
 
     Parameters
     ----------
@@ -253,8 +254,9 @@ def geometric(
     x + 6 pi + 4 < x + 23, so that the numerator is off by (x + 23 + 17 + 5) (T - 1)
     + 2 T. As n |q| < 2^22, x (T - 1) / T is at most x min(1, (1 + 2^22) e^-x) < 16: the
     numerator's error is below 63 T. With 2 x 17 + 3 for q^2, and 12 for products and
-    the quotient, a series has 126. A mean of up to 2^20 series, times powers and added
-    in pairs (blocks of 128 of 8 sums each), adds 35, which makes 161, or 1.8e-14.
+    the quotient, a series has 126. The mean of up to 2^20 series, multiplied by powers
+    and added in pairs (blocks of 128 of 8 sums each), adds 35. The total is 161, or
+    1.8e-14.
 
     Parameters
     ----------
@@ -282,7 +284,7 @@ def geometric(
 
 
 def cumulant(values: Floats, masses: Floats, power: float) -> float:
-    """Return log E e^(power W).
+    """Return log E e^(power W) for given points and masses of W.
 
     Parameters
     ----------
@@ -298,7 +300,8 @@ def cumulant(values: Floats, masses: Floats, power: float) -> float:
 def tilt(values: Floats, masses: Floats, steps: int) -> float:
     """Return approximately the power at which the tilted mean of W is 0.
 
-    If gamma is near 1, it is at least a power at which t times the cumulant is about 1.
+    If gamma is near 1, the result is at least a power at which t times the cumulant is
+    about 1.
 
     Parameters
     ----------
@@ -323,10 +326,11 @@ def tilt(values: Floats, masses: Floats, steps: int) -> float:
 def window(
     values: Floats, masses: Floats, steps: int, theta: float
 ) -> tuple[float, float]:
-    """Return sums, one at most 0 and one above, between which nearly all mass lies.
+    """Return two sums, of which the lower is at most 0, that enclose nearly all mass.
 
-    Sums above the window that wrap around gain a factor e^(theta L), L its length. Sums
-    below it hold little of the tilted mass. The window need only be roughly right.
+    Sums above this window wrap around and gain a factor e^(theta L), where L is the
+    length of the window. Sums below the window hold little of the tilted mass. The
+    window need only be roughly right.
 
     Parameters
     ----------
@@ -354,10 +358,10 @@ def window(
 def curve(
     steps: int, up: float, down: float, scale: float, tail: float
 ) -> tuple[Floats, Floats]:
-    """Return epsilons from 0 on, and bounds on delta at each, down to about ``tail``.
+    """Return epsilons from 0 on, and a bound on delta at each, down to about ``tail``.
 
-    The points are so dense that a chord over e^epsilon is above delta by about
-    BEND^2 / 8, and near 0 by the square of GAP.
+    The points are so dense that a chord over e^epsilon lies above delta by about
+    BEND^2 / 8. Near 0, it lies above delta by the square of GAP.
 
     Parameters
     ----------
@@ -380,7 +384,7 @@ def curve(
 
 
 def hull(x: Floats, y: Floats) -> tuple[Floats, Floats]:
-    """Return the corners of the lower convex hull of points, x increasing.
+    """Return the corners of the lower convex hull of points with increasing x.
 
     If the points bound a convex function from above, so does the hull, because a chord
     between corners lies above the function.
@@ -399,9 +403,9 @@ def hull(x: Floats, y: Floats) -> tuple[Floats, Floats]:
 def atoms_of_profile(epsilons: Floats, deltas: Floats) -> tuple[Floats, Floats, float]:
     """Return losses > 0 of a profile, their masses under Q, and P's mass at infinity.
 
-    Between its corners, delta is linear in gamma = e^epsilon. This is the profile of a
-    pair with the masses q under Q at the corners' losses, which are the changes of the
-    slope, and e^loss q under P.
+    Between the corners of the profile, delta is linear in gamma = e^epsilon. This is
+    the profile of a pair (P, Q). At the loss of each corner, the mass q under Q is the
+    change of the slope, and the mass under P is e^loss q.
     """
     gammas, corners = hull(np.expm1(epsilons), deltas)
     slopes = np.append(np.diff(corners) / np.diff(gammas), 0.0)
@@ -409,7 +413,7 @@ def atoms_of_profile(epsilons: Floats, deltas: Floats) -> tuple[Floats, Floats, 
 
 
 def curve_losses(first: tuple[Floats, Floats], second: tuple[Floats, Floats]) -> Losses:
-    """Return a law whose profile bounds that of (P, Q), from curves of both orders.
+    """Return losses whose profile bounds that of a pair (P, Q), from its two curves.
 
     ``first`` is the curve of P against Q at epsilons >= 0. ``second`` is that of Q
     against P, which gives the profile at epsilons below 0:

@@ -1,12 +1,12 @@
-"""Normal noise on sums to which each record adds its term in one step of t.
+"""Normal noise on sums, where each record adds its term in one of t steps.
 
 In a round of t steps, every record draws its own step, uniformly on 1 .. t,
-independently and in secret. Each step, an empty one too, publishes the sum of the terms
-of its records plus normal noise of deviation s ("random allocation", "balls and bins").
-The term of a record may depend on all earlier answers. Its norm is at most b: b is the
-sensitivity Delta under ``zero_out``, and half of it under ``replace_one``
-(``Adjacency.of_sum``). Below, all is in units of s, so that terms have norm at most
-m = b / s.
+independently and in secret. Each step, even an empty one, publishes the sum of the
+terms of its records plus normal noise of deviation s ("random allocation", "balls and
+bins"). The term of a record may depend on all earlier answers. Its norm is at most b: b
+is the sensitivity Delta under ``zero_out``, and half of it under ``replace_one``
+(``Adjacency.of_sum``). Below, all lengths are in units of s, so that terms have norm at
+most m = b / s.
 
 **Theorem.** Let the neighbours differ in one record. For every gamma >= 0, the
 hockey-stick divergence H_gamma of the round's answers is at most that of (A, R) or
@@ -83,21 +83,22 @@ of Poisson sampling with a replaced record, see ``replacement_pair``.
 **Rounds.** Each round draws its steps independently of all others, in secret. Given the
 answers of all earlier rounds, it is as above. Adaptive compositions are dominated by
 the product of dominating pairs (Zhu, Dong, Wang 2022, Theorem 10). A round that is cut
-short publishes a part of a round, hence is charged as one. The profile is computed in
-``dp_erm_bench/releases/allocation_curve.py``.
+short publishes a part of a round, and is charged as a whole one. The profile is
+computed in ``dp_erm_bench/releases/allocation_curve.py``.
 
-**What it rests on.** Each step is uniform given all records, and the mechanism draws it
-after they are fixed and keeps it secret. If the choice depends only on the record's
-place but is known to others, one Gaussian mechanism a round is what remains. If it
-depends on the data, nothing remains. Nothing remains either if empty steps have no
-noise, because they show who is in other steps. The number n of records is public.
+**Assumptions.** The step of each record is uniform given all records. The mechanism
+draws the step after the records are fixed and keeps it secret. If the step depends only
+on the record's place but is known to others, only the guarantee of one Gaussian
+mechanism per round remains. If the step depends on the data, no guarantee remains. The
+same is true if empty steps have no noise, because such steps show which records are in
+other steps. The number n of records is public.
 
 References
 ----------
 Feldman and Shenfeld, "Privacy amplification by random allocation", 2025
 (arXiv:2502.08202), and 2026 (arXiv:2602.17284); Chua et al., "Balls-and-bins sampling
-for DP-SGD", 2024. The pair of ``zero_out`` is theirs; the proof above, and the pair of
-``replace_one``, rest on no theorem of theirs.
+for DP-SGD", 2024. The pair of ``zero_out`` is from these papers. The proof above and
+the pair of ``replace_one`` use none of their theorems.
 """
 
 import functools
@@ -130,7 +131,7 @@ WHOLE = 1e-9
 def cached_profile(
     steps: int, up: float, down: float, scale: float, tail: float
 ) -> tuple[Floats, Floats]:
-    """Return ``curve`` from a cache: both orders of neighbours need the same two.
+    """Return the cached result of ``curve``, which both orders of neighbours need.
 
     Parameters
     ----------
@@ -147,7 +148,8 @@ class AllocationGaussianLaw(Law):
     Attributes
     ----------
     steps : int
-        t, at least 2. A round of one step has the law of the Gaussian mechanism.
+        t, the number of steps of a round, at least 2. A round of one step has the law
+        of the Gaussian mechanism.
     """
 
     name: ClassVar[str] = "allocation_gaussian"
@@ -155,7 +157,7 @@ class AllocationGaussianLaw(Law):
     steps: int = 2
 
     def __post_init__(self) -> None:
-        """Raise ValueError if a number is outside its range."""
+        """Raise ValueError if a parameter is outside its range."""
         super().__post_init__()
         if self.steps < 2:
             raise ValueError(f"steps={self.steps}: must be at least 2")
@@ -165,20 +167,20 @@ class AllocationGaussianLaw(Law):
         return 1 / self.steps
 
     def rdp(self, z: float, orders: Floats) -> Floats:
-        """Return the Renyi curve of one Gaussian mechanism a round.
+        """Return the Renyi curve of one Gaussian mechanism per round.
 
-        Given the steps of all records, a round is such a mechanism, and Renyi
+        Given the steps of all records, a round is a Gaussian mechanism, and Renyi
         divergence is jointly quasi-convex.
         """
         return gaussian_rdp(orders, self.multiplier(z))
 
     def steepness(self, z: float) -> float:
-        """Return mu of a round; infinity beyond `STEEP`, where sampling is no help."""
+        """Return mu of a round, infinite above `STEEP`, where sampling is useless."""
         mu = 1 / self.multiplier(z)
         return mu if mu <= STEEP else math.inf
 
     def dominating(self, z: float, adjacency: Adjacency, tail: float) -> Dominating:
-        """Return the pairs of the theorem, as corners of their profiles.
+        """Return the dominating pairs of the module's theorem, from their profiles.
 
         Parameters
         ----------
@@ -222,11 +224,11 @@ class AllocationMechanism(SamplingMechanism):
     Attributes
     ----------
     records : int
-        n, once a sample has been drawn.
+        n, the number of records, once a sample has been drawn.
     handed : list of int
         For each trial, the sum of (record + 1) (use + 1) over all records of its
-        samples, modulo 2^63. An auditor compares it with the steps that the secret
-        stream gives. It is secret, as these are.
+        samples, modulo 2^63. An auditor compares the sum with the steps that the secret
+        stream gives. The sum is as secret as these steps.
     """
 
     kind = "random allocation"
@@ -263,8 +265,8 @@ class AllocationMechanism(SamplingMechanism):
         """Return the records of a round in the order of their steps, and offsets.
 
         Record j uses the uniform number n index + j of the trial's secret stream,
-        whatever the data. Its step is the one of the t equal parts of [0, 1) that
-        holds this number.
+        independently of the data. The step of the record is the index of the part that
+        contains this number, if [0, 1) is divided into t equal parts.
 
         Parameters
         ----------
@@ -290,7 +292,7 @@ class AllocationMechanism(SamplingMechanism):
 
 @dataclass(frozen=True, eq=False)
 class AllocationGaussian(SampledRelease):
-    """Sums over the records that chose a step, plus normal noise.
+    """Sums over the records that drew the step, plus normal noise.
 
     Under ``replace_one``, each record's own term must be at most half of the
     sensitivity, as for a Poisson sample.
@@ -312,7 +314,7 @@ class AllocationGaussian(SampledRelease):
             raise UsageError(f"rate={self.rate}: must be 1 / t for a whole number t")
 
     def law(self) -> Law:
-        """Return the law of all rounds that are begun; for t = 1, the Gaussian law."""
+        """Return the law of all rounds that begin; for t = 1, the Gaussian law."""
         steps = round(1 / self.rate)
         if steps == 1:
             return GaussianLaw(self.times, self.weight)

@@ -24,31 +24,31 @@ class Release(ABC):
     Parameters
     ----------
     name : str
-        Its name among the mechanisms of the solver.
+        Name of the release among the mechanisms of the solver.
     sensitivity : float or array, broadcastable to (B, p)
         The largest change of the published value between neighbours, for the
         budget's adjacency; per trial, or per trial and coordinate.
     times : int
         The largest number of uses.
     weight : float
-        Noise scale / (z * sensitivity).
+        Noise scale / (z * sensitivity), where z is the common noise multiplier.
 
     Attributes
     ----------
     mechanism : type of Mechanism
-        The class of its mechanism.
+        The class of the release's mechanism.
     proof : type of Law
-        The law that is proved for it, unless ``law`` is overridden.
+        The law that is proved for the release, unless ``law`` is overridden.
     vectors : bool
         Whether one use may publish a vector whose sensitivity is given in a norm.
     secret : bool
-        Whether the noise stays secret: it is not added to a published quantity.
+        Whether the noise stays secret and is not added to a published quantity.
     selects : bool
-        Whether it publishes the index of a winner.
+        Whether the release publishes the index of a winner.
     twin : type, optional
-        For a kind from outside the package: a second implementation of its law, which
-        also knows how likely answers are (``trust/twins/base.py``). Runs of a kind
-        without a twin are not recounted.
+        For a kind of release from outside the package: a second implementation of its
+        law, which also computes the likelihood of answers (``trust/twins/base.py``).
+        Runs that use a kind without a twin are not recounted.
     """
 
     mechanism: ClassVar["type[Mechanism]"]
@@ -66,8 +66,8 @@ class Release(ABC):
     def law(self) -> Law:
         """Return the law of the release.
 
-        It is ``proof``, whose fields take the values of the release's fields of the
-        same names.
+        By default this is ``proof``, with fields copied from the release's fields of
+        the same names.
         """
         names = {field.name for field in fields(self.proof)} & vars(self).keys()
         return self.proof(**{name: getattr(self, name) for name in names})
@@ -89,14 +89,14 @@ class Release(ABC):
 
     @classmethod
     def is_built_in(cls) -> bool:
-        """Return whether the class is part of the package, not just named like one."""
+        """Return whether the package defines this class, not just one of its name."""
         if not cls.__module__.startswith(f"{__package__}."):
             return False
         return vars(sys.modules[cls.__module__]).get(cls.__name__) is cls
 
     @classmethod
     def is_recounted(cls) -> bool:
-        """Return whether the kind has a twin; a subclass does not inherit it."""
+        """Return whether the class has a twin, which subclasses do not inherit."""
         if cls.is_built_in():
             return True
         # By name: the base class of twins is in a layer above the releases.
@@ -104,11 +104,11 @@ class Release(ABC):
         return any(place.__qualname__ == "Twin" for place in places)
 
     def draws_of(self, size: int) -> int:
-        """Return the number of draws that one use on a vector of a given size takes."""
+        """Return the number of random draws for one use on a vector of a given size."""
         return size
 
     def unit(self, seed: Seed, start: int, uses: int, size: int) -> Array:
-        """Return the noise of scale 1 of several uses, of shape (uses, size).
+        """Return noise of scale 1 for several uses, of shape (uses, size).
 
         Parameters
         ----------
@@ -193,7 +193,7 @@ class Mechanism(ABC):
         return multiplier * each if multiplier else np.zeros(each.shape)
 
     def __call__(self, *args: Any, **keys: Any) -> Any:
-        """Publish the noisy answer to a query; for the arguments see ``publish``."""
+        """Return the noisy answer to a query, given the arguments of ``publish``."""
         if self.intercept is None:
             return self.publish(*args, **keys)
         asked = self.query(*args, **keys), self.sensitivity_of(*args, **keys)
@@ -209,7 +209,7 @@ class Mechanism(ABC):
         """Return the value before noise, of shape (B,) or (B, size)."""
 
     def sensitivity_of(self, *args: Any, **keys: Any) -> Array:
-        """Return the sensitivity declared for a call; by default the same for all."""
+        """Return the declared sensitivity of a call, by default equal for all calls."""
         return np.atleast_2d(np.asarray(self.release.sensitivity, np.float64))
 
     def spend(self, uses: int) -> None:
@@ -228,7 +228,7 @@ class Mechanism(ABC):
         self.used += uses
 
     def shortfall(self) -> str:
-        """Return a sentence on declared uses that were not made, empty if all were."""
+        """Return a message on declared uses that were not made, or an empty text."""
         used, times = self.used, self.release.times
         words = f"release {self.release.name} was used {used} of {times} times"
         return words if used < times else ""
@@ -242,9 +242,9 @@ class Mechanism(ABC):
         return
 
     def unit_noise(self, uses: int, size: int) -> Array:
-        """Count some uses and return their noise of scale 1, a new array.
+        """Count ``uses`` more uses, and return noise of scale 1 for them.
 
-        Its shape is (B, uses, size).
+        The noise is a new array of shape (B, uses, size).
         """
         self.spend(uses)
         # Draws are counted, not uses: calls of unequal size must not share a draw.
@@ -277,7 +277,7 @@ class Mechanisms(dict[str, Mechanism]):
         self.intercept: Intercept | None = None
 
     def __missing__(self, name: str) -> Mechanism:
-        """Raise LookupError for a name that no release has, with the declared names."""
+        """Raise LookupError for an unknown name; the message lists the known names."""
         declared = ", ".join(self) or "none"
         raise LookupError(f"no release is named {name!r}; declared are {declared}")
 
@@ -290,7 +290,7 @@ class Mechanisms(dict[str, Mechanism]):
             self[name] = mechanism
 
     def shortfall(self) -> str:
-        """Return the first sentence on uses that were not made, empty if all were."""
+        """Return the first message on uses that were not made, or an empty text."""
         return next(filter(None, (one.shortfall() for one in self.values())), "")
 
     def finish(self, early: bool = False) -> None:

@@ -61,7 +61,7 @@ def log_integral(logs: Callable[[Floats], Floats], low: Floats, high: Floats) ->
 
 @functools.lru_cache(maxsize=64)
 def log_moments(d: float) -> Floats:
-    """Return log max(T_j, U_j) for j = 2 .. HIGHEST, see `FixedSizeGaussianLaw`.
+    """Return log max(T_j, U_j), as in `FixedSizeGaussianLaw`, for j = 2 .. HIGHEST.
 
     T_j = e^(3 j^2 d^2/8 - j d^2/2) E |2 sinh(d t/2)|^j for a standard normal t. The
     interval of the integral extends at least ``REACH`` beyond its peak, or begins at 0.
@@ -86,7 +86,7 @@ def log_growth(t: Floats, d: float) -> Floats:
 def log_pair_moments(d: float) -> Floats:
     """Return log U_j = log E |e^(d t - d^2/2) - 1|^j for j = 2 .. HIGHEST, t normal.
 
-    It adds the integrals on both sides of d/2, whose intervals are as in
+    The integrals on both sides of d/2 are added. Their intervals are as in
     ``log_moments``.
     """
     j = whole_orders()
@@ -163,7 +163,7 @@ def log_excess(log_gap: Floats, r: Floats, rises: bool) -> Floats:
     Parameters
     ----------
     log_gap : array
-        Logarithm of the gap to 1.
+        Logarithm of the number that is added to 1.
     r : array, broadcastable to ``log_gap``
         Renyi orders above 1.
     rises : bool
@@ -187,7 +187,7 @@ def log_excess(log_gap: Floats, r: Floats, rises: bool) -> Floats:
 
 @functools.lru_cache(maxsize=512)
 def log_profiles(d: float, rate: float, orders: tuple[float, ...]) -> Floats:
-    """Return log(1 + s) for orders r > 1, s the larger of two sums of parts.
+    """Return log(1 + s) for each order r > 1, where s is the larger of two sums.
 
     The sums are the second bound of `FixedSizeGaussianLaw`. The result is infinite if
     r d is so large that a sample does not help. In units of the noise, the opposite
@@ -202,7 +202,7 @@ def log_profiles(d: float, rate: float, orders: tuple[float, ...]) -> Floats:
     rate : float
         q, in (0, 1).
     orders : tuple of float
-        The r.
+        The orders r.
     """
     sums = np.full(len(orders), np.inf)
     most = min(float(HIGHEST), WIDEST / d) if d <= STEEPEST else 0.0
@@ -248,13 +248,13 @@ class FixedSizeGaussianLaw(SampledLaw):
     """The law of the Gaussian mechanism on k of n records, drawn without replacement.
 
     Let d = 1 / (z weight). The record in which neighbours differ is in the sample with
-    probability q = k/n. Draw the k - 1 other records of a sample that holds it, and one
-    more record that takes its place in a sample that does not. Given these, the answer
-    has the law (1 - q) N_c + q N_a on D and (1 - q) N_c + q N_b on D'. N_x is the
-    normal law around x, and any two of a, b, c are within d in units of the noise,
-    because one record of the sample is exchanged. Renyi moments are jointly convex in
-    the pair, so that the bound below holds for the mixtures over these draws. A Poisson
-    sample of rate q has such a pair, given the coins of the other records
+    probability q = k/n. Draw the k - 1 other records of a sample that contains it, and
+    one more record that takes its place in a sample that does not. Given these records,
+    the answer has the law (1 - q) N_c + q N_a on D and (1 - q) N_c + q N_b on D'. N_x
+    is the normal law around x, and any two of a, b, c are within d in units of the
+    noise, because one record of the sample is exchanged. Renyi moments are jointly
+    convex in the pair, so that the bound below holds for the mixtures over these draws.
+    A Poisson sample of rate q has such a pair, given the coins of the other records
     (``SampledRelease``).
 
     Let P, Q be the two laws. For whole orders, with W = (N_a - N_b) / Q,
@@ -381,7 +381,7 @@ class FixedSizeMechanism(SamplingMechanism):
 
 
 def draw_distinct(u: Floats, n: int) -> list[int]:
-    """Return distinct numbers below n in random order, one per uniform.
+    """Return distinct integers below n in random order, one per uniform number.
 
     This is the shuffle of Fisher and Yates; only the entries that moved are stored.
     """
@@ -398,20 +398,19 @@ def draw_distinct(u: Floats, n: int) -> list[int]:
 class FixedSizeGaussian(SampledRelease):
     """A function of k of n records, drawn without replacement, plus normal noise.
 
-    The records come in random order, so that a query may treat their places
-    differently.
+    The records of the sample are in random order, so that a query may treat their
+    places differently.
 
-    If neighbours differ in that one has another record in the place of ours, the
-    sensitivity is the largest change, in the euclidean norm, when one record of the
-    sample is exchanged for any other at the same place. It is 2 C for a sum of terms of
-    norm at most C.
+    If one record is replaced between neighbours, the sensitivity is the largest change,
+    in the euclidean norm, when one record of the sample is exchanged for any other at
+    the same place. It is 2 C for a sum of terms of norm at most C.
 
-    If neighbours differ in that our term is 0 (``zeroed``, under ``zero_out``), the
-    sensitivity is the largest change when any term of the sample becomes 0. It is C for
-    a sum. Another record still takes the place of one that is not sampled, and the
-    answer then moves by up to 2 C: the law takes this into account. Declaring C without
-    ``zeroed`` would charge for three answers that are C apart, too little by a factor
-    of up to 4 in Renyi divergence.
+    If the term of one record is 0 in one of the neighbours (``zeroed``, under
+    ``zero_out``), the sensitivity is the largest change when any term of the sample
+    becomes 0. It is C for a sum. Another record still takes the place of one that is
+    not sampled, and the answer then moves by up to 2 C. The law takes this into
+    account. Declaring C without ``zeroed`` would charge for three answers that are C
+    apart. This would be too little by a factor of up to 4 in Renyi divergence.
 
     Parameters
     ----------
@@ -419,8 +418,8 @@ class FixedSizeGaussian(SampledRelease):
         k/n.
     halves : bool
         Whether the query consists of three sums: over the sample, its first half and
-        its second half. A record is in two of the three, so that the sensitivity of all
-        together is sqrt(2) times that of one.
+        its second half. A record is in two of the three sums, so that the sensitivity
+        of all three together is sqrt(2) times that of one sum.
     zeroed : bool
         Whether the sensitivity bounds the change when any record's term becomes 0.
     """

@@ -15,7 +15,7 @@ from dp_erm_bench.releases.law import Law
 from dp_erm_bench.releases.losses import Floats
 
 TINY = 1e-5
-"""Below this mu, the closed form loses digits: about 1e-16 / mu of delta."""
+"""For a smaller mu, the closed form loses digits: about 1e-16 / mu of delta."""
 LARGE = 40.0
 
 ROUNDED = 1e-9
@@ -23,7 +23,7 @@ ROUNDED = 1e-9
 
 
 def log_gdp_delta(epsilon: float, mu: float) -> float:
-    """Return the logarithm of ``gdp_delta``, which is finite far below 1e-308.
+    """Return log ``gdp_delta``, which stays finite if delta is far below 1e-308.
 
     Let s = eps/mu - mu/2 and r = eps/mu + mu/2. As r^2 - s^2 = 2 eps, both terms share
     the factor e^(-s^2/2): delta = e^(-s^2/2) (erfcx(s/sqrt2) - erfcx(r/sqrt2)) / 2,
@@ -50,8 +50,8 @@ def tiny_log_delta(epsilon: float, mu: float) -> float:
     Let M(x) = sqrt(pi/2) erfcx(x/sqrt2) be Mills' ratio. The difference in
     ``log_gdp_delta`` is the integral of N = -M' = 1 - x M over [s, r], whose middle is
     a = eps/mu and whose length is mu. N is convex and 0 <= N'' <= 2 N for x >= 0, so
-    that the integral is at most mu N(a) (1 + mu^2/12), and smaller than that by a part
-    of at most 1e-11. For large a, N(a) is computed by its asymptotic series.
+    that the integral is at most mu N(a) (1 + mu^2/12). It is smaller than this bound by
+    a part of at most 1e-11. For large a, N(a) is computed by its asymptotic series.
     """
     a = epsilon / mu
     if a < LARGE:
@@ -86,7 +86,7 @@ class GaussianLaw(Law):
     normal: ClassVar[bool] = True
 
     def mu_square(self, z: float) -> float:
-        """Return mu^2 of all uses, infinite if there is next to no noise."""
+        """Return mu^2 of all uses together, infinite if the noise is almost zero."""
         square = self.multiplier(z) ** 2
         return self.times / square if square > 0 else math.inf
 
@@ -95,7 +95,7 @@ class GaussianLaw(Law):
         return gaussian_rdp(orders, self.multiplier(z))
 
     def rho(self, z: float) -> float:
-        """Return 1 / (2 z^2) (Bun and Steinke, TCC 2016, Proposition 1.6)."""
+        """Return rho of zCDP, 1 / (2 z^2) (Bun, Steinke, TCC 2016, Proposition 1.6)."""
         return 0.5 * (1 / self.multiplier(z)) ** 2
 
     def steepness(self, z: float) -> float:
@@ -138,7 +138,7 @@ def divide_mu(shares: Sequence[tuple[Release, float]]) -> Iterator[Gaussian]:
     Raises
     ------
     UsageError
-        For other shares, or for a release of another kind, which has no mu.
+        For shares that do not satisfy this, or for a release that is not Gaussian.
     """
     for release, share in shares:
         if type(release) is not Gaussian:

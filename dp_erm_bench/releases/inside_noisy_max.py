@@ -30,18 +30,19 @@ class InsideNoisyMax(Release):
     """The index of the largest score of a gradient with Laplace noise.
 
     The noise has scale z times the gradient's sensitivity per coordinate, and is added
-    before the score is computed. Let the score of coordinate j be |affine in g_j| with
-    slope c_j, minus a constant. Given the noise of the other coordinates, j wins if its
-    noisy g_j lies outside an interval. Between neighbours, each end of the interval
-    moves by at most Delta_j (the gradient) plus max_i s_i / c_j (the score to beat),
-    with s_i = c_i Delta_i. The pure level is therefore at most
-    (1 + max_i s_i / min_j s_j) / z. A score that is floored at zero is not covered: if
-    all others tie at zero, the interval vanishes abruptly.
+    before the score is computed. Let the score of coordinate j be the absolute value of
+    an affine function of g_j with slope c_j, minus a constant. Given the noise of the
+    other coordinates, j wins if its noisy g_j lies outside an interval. Between
+    neighbours, each end of the interval moves by at most Delta_j (the gradient) plus
+    max_i s_i / c_j (the score to beat), with s_i = c_i Delta_i. The pure level is
+    therefore at most (1 + max_i s_i / min_j s_j) / z. A score that is floored at zero
+    is not covered: if all others tie at zero, the interval vanishes abruptly.
 
     Parameters
     ----------
     spread : float
-        max_i s_i / min_j s_j. The solver must give it, as the slopes are the solver's.
+        max_i s_i / min_j s_j. The solver must give this number, because the slopes
+        depend on the solver.
 
     References
     ----------

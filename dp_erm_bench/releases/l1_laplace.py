@@ -93,7 +93,7 @@ class L1Laplace(Release):
         return LaplaceLaw(self.times * self.entries, self.weight)
 
     def multiplier(self, epsilon: float) -> float:
-        """Return the z for the release's share of a budget's epsilon, 0 if infinite."""
+        """Return the z for the release's share of epsilon, 0 if epsilon is infinite."""
         if self.epsilon_share is None:
             raise ValueError(f"release {self.name} takes no share of the budget")
         return 1.0 / (self.epsilon_share * epsilon)

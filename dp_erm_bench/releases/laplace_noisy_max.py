@@ -13,8 +13,9 @@ from dp_erm_bench.releases.noisy_max import NoisyMax
 class NoisyMaxLaw(PureLaw):
     """The law of a noisy maximum, of pure level (1 + spread) sensitivity / scale.
 
-    The likelihood ratio of a winner is at most e^((Delta_i + Delta_j)/b). Scores are
-    not monotone (gradients never are: a record may raise one score and lower another).
+    The likelihood ratio of a winner is at most e^((Delta_i + Delta_j)/b), with the
+    noise scale b and the sensitivities Delta_i, Delta_j of two scores. Scores of
+    gradients are not monotone: a record may raise one score and lower another.
 
     Attributes
     ----------
@@ -33,7 +34,7 @@ class NoisyMaxLaw(PureLaw):
             raise ValueError(f"spread={self.spread}: must be at least 1")
 
     def level(self, z: float) -> float:
-        """Return the pure level of one use."""
+        """Return the level of one use, its pure epsilon."""
         return (1.0 + self.spread) / self.multiplier(z)
 
 

@@ -16,8 +16,9 @@ class Law(ABC):
     """The law of a mechanism used ``times`` times, given the common noise multiplier z.
 
     Each kind of release overrides those of the methods below for which it has a proof.
-    A method returns None if nothing is proved. The accountant that needs it then proves
-    nothing for the composition. A law that no accountant can use is refused.
+    A method returns None if nothing is proved. An accountant that needs this method
+    then proves nothing for the composition. A law that no accountant can use raises an
+    error.
 
     Attributes
     ----------
@@ -27,11 +28,12 @@ class Law(ABC):
         Noise scale / sensitivity = z * weight. The sensitivity is the one of the
         budget's adjacency: 2C for a Poisson sampled sum under ``replace_one``.
     name : str
-        Name in messages, and sort key of a composition.
+        Name in messages, and sort key in a composition.
     normal : bool
         Whether the noise is normal and added to what is published.
     sampled : bool
-        Whether only the accountant of privacy-loss distributions comes near the truth.
+        Whether only the accountant of privacy-loss distributions gives a nearly tight
+        epsilon.
     profiled : bool
         Whether ``delta`` is implemented.
 
@@ -85,15 +87,15 @@ class Law(ABC):
         return None
 
     def steepness(self, z: float) -> float | None:
-        """Return the number of e-folds that its losses span, half to either side.
+        """Return how far the losses of one use spread, in e-folds: mu for a Gaussian.
 
-        The accountant of privacy-loss distributions proves nothing if it is too large.
-        None means that there is no ``dominating`` pair.
+        The accountant of privacy-loss distributions proves nothing if this number is
+        too large. None means that there is no ``dominating`` pair.
         """
         return None
 
     def dominating(self, z: float, adjacency: Adjacency, tail: float) -> Dominating:
-        """Return the dominating pair of one use, of which all but ``tail`` is kept.
+        """Return the dominating pair of one use, with at most mass ``tail`` cut off.
 
         Parameters
         ----------
@@ -107,7 +109,7 @@ class Law(ABC):
         raise NotImplementedError(f"{self.name} has no dominating pair")
 
     def delta(self, epsilon: float, z: float, mu: float) -> float:
-        """Return a delta of one use, together with all Gaussian releases.
+        """Return a delta proved for one use together with all Gaussian releases.
 
         Parameters
         ----------
@@ -131,7 +133,7 @@ class Law(ABC):
     def library_event(self, z: float) -> Any:
         """Return one use as an event of dp_accounting's Renyi accountant (zero-out).
 
-        It is only needed for laws that are ``normal``.
+        This method is only needed for laws that are ``normal``.
         """
         raise NotImplementedError(f"{self.name} is no event of dp_accounting")
 
@@ -153,7 +155,7 @@ class PureLaw(Law):
         return 1.0 / self.multiplier(z)
 
     def rdp(self, z: float, orders: Floats) -> Floats:
-        """Return a Renyi curve that bounds those of all mechanisms of that level.
+        """Return a Renyi curve that bounds the curves of all mechanisms of this level.
 
         It is the curve of randomised response with p = 1/(1 + e^-level): the losses
         +level and -level have the probabilities p and 1 - p.
@@ -164,7 +166,7 @@ class PureLaw(Law):
         return log_mean_exp((p, 1 - p), (step, -step)) / (orders - 1)
 
     def rho(self, z: float) -> float:
-        """Return level^2 / 2 (Bun and Steinke, TCC 2016, Proposition 3.3)."""
+        """Return rho of zCDP, level^2 / 2 (Bun, Steinke, TCC 2016, Proposition 3.3)."""
         return 0.5 * self.level(z) ** 2
 
     def steepness(self, z: float) -> float:

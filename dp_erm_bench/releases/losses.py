@@ -24,8 +24,8 @@ Floats = NDArray[np.float64]
 ABSCISSAE = np.array([-math.sqrt(0.6), 0.0, math.sqrt(0.6)])
 SHARES = np.array([5.0, 8.0, 5.0]) / 18
 STEEPEST = 150.0
-"""Largest steepness of a law: beyond it, a pair has too many nodes. A Gaussian of this
-mu has an epsilon of 11000."""
+"""Largest steepness of a law, above which a pair has too many nodes. A Gaussian
+mechanism of this mu has an epsilon of 11000."""
 
 
 class Losses(NamedTuple):
@@ -39,8 +39,8 @@ class Losses(NamedTuple):
 class Dominating(NamedTuple):
     """A dominating pair: its number of uses, typical loss and span of losses.
 
-    ``losses`` returns the law of its loss, given the lattice step, the mass to cut off,
-    and whether the order of the pair is reversed.
+    ``losses`` returns the privacy-loss law of the pair, given the lattice step, the
+    mass to cut off, and whether the order of the pair is reversed.
     """
 
     times: int
@@ -126,7 +126,7 @@ class MonotonePair:
         return float(high - low)
 
     def law(self, step: float, tail: float) -> Losses:
-        """Return the nodes of the law; ``tail`` bounds each cut-off mass."""
+        """Return nodes of the privacy-loss law; ``tail`` bounds each mass cut off."""
         low, high = self.ends(tail)
         bottom, top = self.loss(np.array([low, high]))
         inner = self.outcome(lattice_points(float(bottom), float(top), step))
@@ -142,7 +142,7 @@ class MonotonePair:
 
 
 def gaussian_pair(mu: float) -> MonotonePair:
-    """Return N(mu, 1) against N(0, 1); the loss is mu x - mu^2 / 2."""
+    """Return the pair N(mu, 1) and N(0, 1), whose loss is mu x - mu^2 / 2."""
     return MonotonePair(
         centres=((1.0, mu),),
         steepness=mu,

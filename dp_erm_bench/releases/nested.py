@@ -1,4 +1,4 @@
-"""Releases that contain others and are accounted for as one release."""
+"""Releases that contain other releases and are accounted for as one."""
 
 import math
 from abc import abstractmethod
@@ -24,12 +24,12 @@ class NestedMechanism(Mechanism):
     Attributes
     ----------
     identity : str
-        Identity of the trial, or of the run that the mechanism is a part of.
+        Identity of the trial, or of the run to which the mechanism belongs.
     listen : callable
         The hook of an auditor, called with new mechanisms as soon as they are made.
     lacks_uses : bool
-        Whether a run inside that did not diverge made fewer uses than it declares. This
-        is secret until the end, and so is the number of that run at all times.
+        Whether a nested run that did not diverge made fewer uses than it declares. This
+        is secret until the end. The number of that run always stays secret.
     """
 
     def __init__(self, release: Release, z: float, identities: Sequence[str]) -> None:
@@ -41,11 +41,11 @@ class NestedMechanism(Mechanism):
         self.lacks_uses = False
 
     def __call__(self, *args: Any, **keys: Any) -> Any:
-        """Publish the answer; an audit hooks the mechanisms inside, not this one."""
+        """Return the answer; audits hook only the inner mechanisms."""
         return self.publish(*args, **keys)
 
     def query(self, *args: Any, **keys: Any) -> Array:
-        """Return an empty value: only the mechanisms inside answer queries."""
+        """Return an empty value, because only the inner mechanisms answer queries."""
         return np.empty((1, 0))
 
     @property
@@ -54,7 +54,7 @@ class NestedMechanism(Mechanism):
         return float(self.scale.min()) / self.release.weight
 
     def mechanisms_of(self, releases: Sequence[Release], name: str) -> Mechanisms:
-        """Return the mechanisms of releases, with streams for the part ``name``."""
+        """Return the mechanisms of releases, with streams for a part named ``name``."""
         return make_mechanisms(releases, self.z, [f"{self.identity}/{name}"])
 
     def compare_uses(self, made: Mechanisms, output: Array) -> None:
@@ -63,7 +63,7 @@ class NestedMechanism(Mechanism):
             self.lacks_uses = True
 
     def shortfall(self) -> str:
-        """Return a sentence on uses that were not made, its own or those inside."""
+        """Return a message on uses not made, here or in nested runs, or empty text."""
         inside = f"release {self.release.name}: a run inside it made fewer uses"
         words = f"{inside} than it declares" if self.lacks_uses else ""
         return super().shortfall() or words
@@ -76,22 +76,23 @@ class NestedMechanism(Mechanism):
 
 @dataclass(frozen=True, eq=False)
 class NestedRelease(Release):
-    """A release that contains others and is accounted for in their place.
+    """A release that contains other releases and is accounted for in their place.
 
     Parameters
     ----------
     sensitivity : float
-        1, as the releases inside have their own; infinite if one of theirs is.
+        1, as the inner releases have their own sensitivities; infinite if one of these
+        is infinite.
     """
 
     def __post_init__(self) -> None:
-        """Set the sensitivity to infinity if that of a release inside is infinite."""
+        """Set the sensitivity to infinity if that of an inner release is infinite."""
         if not all(np.isfinite(one.sensitivity).all() for one in self.inside(1.0)):
             object.__setattr__(self, "sensitivity", math.inf)
 
     @abstractmethod
     def inside(self, z: float) -> Sequence[Release]:
-        """Return the releases that it contains, at the common multiplier z."""
+        """Return the inner releases, at the common noise multiplier z."""
 
 
 def check_kind(release: Release, kinds: Sequence[type[Release]], of: str) -> None:
@@ -106,7 +107,7 @@ def check_kind(release: Release, kinds: Sequence[type[Release]], of: str) -> Non
     kinds : sequence of type
         The kinds that the proof covers.
     of : str
-        What holds the release, in the message.
+        Name of the object that contains the release, for the message.
     """
     if type(release) not in kinds:
         names = ", ".join(kind.__name__ for kind in kinds)
@@ -115,7 +116,7 @@ def check_kind(release: Release, kinds: Sequence[type[Release]], of: str) -> Non
 
 
 def with_inside(releases: Iterable[Release], z: float) -> Iterator[Release]:
-    """Yield releases and all releases inside them, at the common multiplier z."""
+    """Yield releases and all their inner releases, at the common noise multiplier z."""
     for release in releases:
         yield release
         if isinstance(release, NestedRelease):

@@ -31,14 +31,15 @@ def log_sinh_ratio(x: Floats) -> Floats:
 class BoundedRangeLaw(PureLaw):
     """The law of a mechanism of bounded range 2 sensitivity / scale.
 
-    One record may raise one score and lower another, so that the likelihood ratio of a
-    winner is at most e^((Delta_i + Delta_j)/b).
+    One record may raise one score and lower another. So the likelihood ratio of a
+    winner is at most e^((Delta_i + Delta_j)/b), with the noise scale b and the
+    sensitivities Delta_i, Delta_j of two scores.
     """
 
     name: ClassVar[str] = "bounded_range"
 
     def level(self, z: float) -> float:
-        """Return the range, which is also a pure level."""
+        """Return the range, which is also a pure epsilon."""
         return 2.0 / self.multiplier(z)
 
     def rdp(self, z: float, orders: Floats) -> Floats:
@@ -62,7 +63,7 @@ class BoundedRangeLaw(PureLaw):
         return np.maximum(whole - part - single, 0) / (orders - 1)
 
     def rho(self, z: float) -> float:
-        """Return range^2 / 8 (Cesar and Rogers, ALT 2021)."""
+        """Return rho of zCDP, range^2 / 8 (Cesar and Rogers, ALT 2021)."""
         return 0.125 * self.level(z) ** 2
 
     def losses(self, level: float, step: float) -> Losses:
@@ -78,7 +79,7 @@ class BoundedRangeLaw(PureLaw):
 
 
 class MaxMechanism(Mechanism):
-    """Publishes the index of the largest score, after noise of one scale for all."""
+    """Publishes the index of the largest score after noise of one common scale."""
 
     def _scale(self, multiplier: float, batch: int) -> Array:
         return np.asarray(super()._scale(multiplier, batch).max(axis=1, keepdims=True))
@@ -90,7 +91,7 @@ class MaxMechanism(Mechanism):
         ----------
         gradient : array of shape (B, p)
         score : callable
-            Maps a gradient to scores, (B, p). A score of minus infinity excludes.
+            Maps a gradient to scores, (B, p). A score of minus infinity never wins.
         """
         return self._pick_winners(score(gradient))
 

@@ -41,8 +41,8 @@ class NormLaplace(Release):
         """Return one noise vector of ``count`` entries, with scale 1.
 
         A normal vector gives the direction, and a sum of exponentials gives the norm.
-        Vectors from disjoint draws share no random number: draw k owns the places
-        4 k .. 4 k + 3.
+        Vectors from disjoint draws share no random number: draw k uses only the places
+        4 k .. 4 k + 3 of the stream.
 
         Parameters
         ----------

@@ -10,9 +10,10 @@ ridge > 0. Derivation, for smooth psi on the whole space:
    l = (norm2(b')^2 - norm2(b)^2) / (2 sigma^2) + log(det A / det A'),
    where b' = b + v - v' is the noise that gives the same w on D', v and v' are the
    gradients of the two terms at w, and A is the Hessian.
-2. A >= ridge I. One more term adds phi'' x x', phi'' norm2(x)^2 <= beta: a determinant
-   grows by at most 1 + beta / ridge, and losing a term only lowers it. So the last
-   part is at most c = log(1 + beta / ridge), in both adjacencies and directions.
+2. A >= ridge I. Adding one term adds phi'' x x' with phi'' norm2(x)^2 <= beta: the
+   determinant grows by a factor of at most 1 + beta / ridge. Removing a term only
+   lowers it. So log(det A / det A') is at most c = log(1 + beta / ridge), in both
+   adjacencies and directions.
 3. v = phi'(x.w) x: the direction does not depend on w. So |b.v| <= G |b.x|, where b.x
    is normal, although b and w depend on each other. With m = (largest norm of v - v')
    / sigma = 1/z and standard normal u, u':
@@ -38,12 +39,12 @@ On a bounded set, where G need hold on that set only, phi may be replaced by its
 extension beyond the margins that occur: the constrained minimiser is the same.
 With density exp(-norm2(b) / sigma) in place of the normal one, l <= c + m.
 
-What is computed is not w but some w~ with norm2(w~ - w) <= t, verified. Its low digits
-are a function of all records that no step above covers, however small t is. So it is
-published as w~ plus noise of sensitivity 2 t, after w: for every b that gives this w,
-in D and in D', the two w~ lie within t of it. (Several b give the same w if psi has
-corners; two mixtures of such shifts are no easier to distinguish than the worst two
-shifts.) With Gaussian noise, step 6 covers the sum. With noise of density
+The computed vector is not w but some w~, for which norm2(w~ - w) <= t is verified. The
+low digits of w~ are a function of all records that no step above covers, however small
+t is. So the result is published as w~ plus noise of sensitivity 2 t, after w: for every
+b that gives this w, in D and in D', the two w~ lie within t of w. (Several b give the
+same w if psi has corners; two mixtures of such shifts are no easier to distinguish than
+the worst two shifts.) With Gaussian noise, step 6 covers the sum. With noise of density
 exp(-norm2 / scale), the pure levels add up (Dwork and Roth 2014, Theorem 3.16).
 
 References
@@ -72,15 +73,15 @@ APART = 8.0
 def objective_delta(
     epsilon: float, z: float, curvature: float, terms: int, mu: float = 0.0
 ) -> float:
-    """Return a delta at which one use is (epsilon, delta)-DP (steps 5 and 6).
+    """Return a delta for which steps 5 and 6 prove (epsilon, delta)-DP of one use.
 
     Let e = eps - c, and let H be the profile of a Gaussian of mu = m. For e >= m^2/2,
     where (1 - e^(e - m^2/2 - m |u|))_+ vanishes for small |u|, delta is 2 H(e). Below
     that, it is 1 - r + r 2 H(m^2/2) with r = e^(e - m^2/2).
 
-    With other Gaussian releases, delta is the smaller of that of step 6 and that of
-    basic composition, which leaves APART mu of the epsilon to these releases. The
-    second one is smaller for large deltas.
+    With other Gaussian releases, delta is the smaller of two deltas: that of step 6,
+    and that of basic composition, which leaves an epsilon of APART mu to these
+    releases. The second one is smaller for large deltas.
 
     Parameters
     ----------
@@ -137,7 +138,7 @@ class ObjectiveGaussianLaw(Law):
     terms: int = 1
 
     def __post_init__(self) -> None:
-        """Raise ValueError if a number is outside its range."""
+        """Raise ValueError if a parameter is outside its range."""
         super().__post_init__()
         check_curvature(self.curvature)
         if self.terms not in (1, 2):

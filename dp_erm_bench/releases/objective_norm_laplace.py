@@ -22,7 +22,7 @@ class ObjectiveNormLaplaceLaw(PureLaw):
     curvature: float = 0.0
 
     def __post_init__(self) -> None:
-        """Raise ValueError if a number is outside its range."""
+        """Raise ValueError if a parameter is outside its range."""
         super().__post_init__()
         check_curvature(self.curvature)
 
@@ -31,7 +31,7 @@ class ObjectiveNormLaplaceLaw(PureLaw):
         return self.curvature
 
     def level(self, z: float) -> float:
-        """Return the pure level of one use."""
+        """Return the level of one use, its pure epsilon."""
         return self.curvature + super().level(z)
 
 

@@ -27,7 +27,7 @@ class PoissonGaussianLaw(SampledLaw):
         """Return the Renyi curve of the mechanism on all records.
 
         Sampling is ignored. The bound is valid because Renyi divergence is jointly
-        quasi-convex. Privacy-loss distributions give a smaller one.
+        quasi-convex. Privacy-loss distributions give a smaller bound.
         """
         return gaussian_rdp(orders, self.multiplier(z))
 
@@ -131,9 +131,9 @@ def removal_outcome(loss: Floats, rate: float, mu: float) -> Floats:
 
 
 def removal_pair(rate: float, mu: float) -> MonotonePair:
-    """Return (1-q) N(0,1) + q N(mu,1) against N(0,1): a record is removed.
+    """Return the pair for a removed record, (1-q) N(0,1) + q N(mu,1) and N(0,1).
 
-    Dominating pair of the Poisson sampled Gaussian (Zhu, Dong, Wang, "Optimal
+    It is a dominating pair of the Poisson sampled Gaussian (Zhu, Dong, Wang, "Optimal
     Accounting of DP via Characteristic Function", AISTATS 2022, Theorem 11).
     """
     loss = partial(removal_loss, rate=rate, mu=mu)
@@ -142,7 +142,10 @@ def removal_pair(rate: float, mu: float) -> MonotonePair:
 
 
 def addition_pair(rate: float, mu: float) -> MonotonePair:
-    """Return N(0,1) against (1-q) N(0,1) + q N(mu,1), with -x in place of x."""
+    """Return the pair for an added record, N(0,1) and (1-q) N(0,1) + q N(mu,1).
+
+    The outcome is -x in place of x, so that the loss increases with it.
+    """
     one = removal_pair(rate, mu)
     return MonotonePair(
         ((1.0, 0.0),), mu, lambda x: -one.loss(-x), lambda loss: -one.outcome(-loss)
@@ -150,7 +153,7 @@ def addition_pair(rate: float, mu: float) -> MonotonePair:
 
 
 def replacement_outcome(loss: Floats, rate: float, half: float) -> Floats:
-    """Return the outcomes x at which ``replacement_pair`` has given losses l.
+    """Return the outcomes x at which ``replacement_pair`` has the given losses l.
 
     With c = q e^(-m^2/2) and y = e^(m x), (1-q + c y)/(1-q + c/y) = e^l is a quadratic
     equation in y, whose root is y = e^(l/2) e^(asinh((1-q) sinh(l/2) / c)).
@@ -158,7 +161,7 @@ def replacement_outcome(loss: Floats, rate: float, half: float) -> Floats:
     Parameters
     ----------
     loss : array
-        The l.
+        The privacy losses l.
     rate : float
         q.
     half : float
@@ -178,12 +181,12 @@ def replacement_outcome(loss: Floats, rate: float, half: float) -> Floats:
 
 
 def replacement_pair(rate: float, mu: float) -> MonotonePair:
-    """Return (1-q) N(0,1) + q N(m,1) against (1-q) N(0,1) + q N(-m,1), m = mu/2.
+    """Return the pair of Poisson sampling for a replaced record.
 
-    This is the pair of Poisson sampling with a replaced record. The record's clipped
-    term, if sampled, is v in one dataset and v' in the other, with norms at most half
-    of the sensitivity. dp_accounting (GaussianPrivacyLoss, REPLACE) claims that
-    opposite vectors are the worst ones. This is proved in
+    It is (1-q) N(0,1) + q N(m,1) against (1-q) N(0,1) + q N(-m,1), with m = mu/2. The
+    record's clipped term, if sampled, is v in one dataset and v' in the other, with
+    norms at most half of the sensitivity. dp_accounting (GaussianPrivacyLoss, REPLACE)
+    claims that opposite vectors are the worst ones. This is proved in
     ``dp_erm_bench/releases/allocation_gaussian.py``. The two directions are mirror
     images.
     """

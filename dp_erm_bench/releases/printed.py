@@ -1,8 +1,8 @@
 """Noise constants printed in papers, as z = scale / sensitivity.
 
-Every rule maps the laws and the budget's epsilon and delta to the z for a sensitivity
-of one record's term. The absolute noise is the paper's under both adjacencies: if the
-sensitivity is twice as large, z is half as large.
+Every rule maps the laws and the budget's epsilon and delta to a z. This z is for a
+sensitivity equal to the bound on one record's term. The absolute noise is the paper's
+under both adjacencies: if the sensitivity is twice as large, z is half as large.
 """
 
 import math
@@ -104,8 +104,8 @@ def chaudhuri2011(laws: Laws, epsilon: float, delta: float) -> float:
     eps' = eps - 2 log(1 + beta / ridge) (Chaudhuri, Monteleoni, Sarwate, JMLR 2011,
     Algorithm 2: log(1 + 2 c/(n l2) + c^2/(n l2)^2)). If eps' is not positive, the
     algorithm adds a ridge. Here Unsupported is raised instead, because the ridge of a
-    solver is given. No noise is printed for the distance to the exact minimiser: it
-    gets its weight times z.
+    solver is given. No noise is printed for the distance to the exact minimiser. The
+    release for this distance has the noise multiplier weight times z.
 
     Parameters
     ----------
@@ -155,9 +155,9 @@ def ghazi2024(costs: Floats, epsilon: float, delta: float) -> tuple[float, int]:
     """Return z under ``replace_one`` and the number of steps for bias-reduced SGD.
 
     The mean of a slot, over k terms of norm L, has noise
-    (2 L/k) 32 sqrt(2 log(20/delta)) / eps, for the quarter of a quarter of eps/2, under
-    either adjacency. A step of level N takes the part a = (3 2^(N+1) + 1) / (16 n) of
-    the budget. Steps are made as long as the steps before them have
+    (2 L/k) 32 sqrt(2 log(20/delta)) / eps under either adjacency. This is for a quarter
+    of a quarter of eps/2. A step of level N takes the part a = (3 2^(N+1) + 1) / (16 n)
+    of the budget. Steps are made as long as the steps before them have
     sqrt(2 log(4/delta) sum a^2) + (eps/2) sum a^2 <= 1/2 and sum a <= 1/4 (Ghazi,
     Guzman, Kamath, Kumar, Manurangsi, "Differentially private optimization with sparse
     gradients", NeurIPS 2024, Algorithms 3 and 4). Unsupported is raised for
@@ -248,8 +248,8 @@ def printed_prefix(
 ) -> tuple[float, int]:
     """Return the z and the number of steps that a paper prints for a drawn schedule.
 
-    The absolute noise is the same under both adjacencies, so that half of the
-    sensitivity has twice the z.
+    The absolute noise is the same under both adjacencies, so that z is twice as large
+    if the sensitivity is half as large.
 
     Parameters
     ----------

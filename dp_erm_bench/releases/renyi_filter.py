@@ -24,20 +24,20 @@ Indices = NDArray[np.int64]
 Steps = Callable[[Mechanisms, Indices], Array]
 
 STEPS = (Gaussian, Laplace, PoissonGaussian, FixedSizeGaussian)
-"""Kinds that a step may release: their curves bound the divergence in both directions,
-under both adjacencies."""
+"""Kinds of release that a step may contain: their curves bound the divergence in both
+directions, under both adjacencies."""
 
 REACH, HIGHEST = 5.0, 512
-"""The curve ends at order REACH z, and at most HIGHEST: beyond, sampling hardly helps.
-The best order of a budget is about z sqrt(log(1/delta) / 3), 2.2 z at delta = 1e-6."""
+"""The curve ends at order REACH z, at most HIGHEST, above which sampling hardly helps.
+The best order for a budget is about z sqrt(log(1/delta) / 3), 2.2 z at delta = 1e-6."""
 MARGIN = 1e-9
 """Relative margin for the rounding of the sums that are compared with the curve."""
 
 
 def highest_order(m: float) -> float:
-    """Return the largest order that the curve of multiplier m bounds.
+    """Return the largest Renyi order at which the curve for a multiplier m is finite.
 
-    It is infinite for m > HIGHEST, where no step passes.
+    This order is infinite for m > HIGHEST, where no step passes.
     """
     if m > HIGHEST:
         return math.inf
@@ -51,9 +51,9 @@ class RenyiFilterLaw(Law):
     name: ClassVar[str] = "renyi_filter"
 
     def rdp(self, z: float, orders: Floats) -> Floats:
-        """Return the chords of (a - 1) a / (2 z^2), divided by a - 1.
+        """Return the Renyi curve: the chords of (a - 1) a / (2 z^2), divided by a - 1.
 
-        The curve is infinite at orders a above ``highest_order``.
+        The chords join whole orders a. The curve is infinite above ``highest_order``.
         """
         m, below = self.multiplier(z), np.floor(orders)
         chords = below * (below - 1) + (orders - below) * 2 * below
@@ -62,7 +62,7 @@ class RenyiFilterLaw(Law):
 
 
 class RenyiFilterMechanism(NestedMechanism):
-    """Draws the kinds of the steps, and makes the mechanisms of those that pass.
+    """Draws the kind of each step, and makes the mechanisms of the steps that pass.
 
     Attributes
     ----------
@@ -133,14 +133,15 @@ class RenyiFilter(NestedRelease):
     """The random steps of a run, as long as they stay below a fixed Renyi curve.
 
     The noise of a step is given. Its kind is drawn at random, without the data, and
-    stays secret with the run. Steps are made as long as the Renyi curves of those so
-    far, added up, are at most r / (2 z^2) at all whole orders r from 2 to the last one,
-    R = ``highest_order(z)``. Then the run, its kinds included, has at most the curve
+    stays secret with the run. Steps are made as long as the sum of the Renyi curves of
+    the steps so far is at most r / (2 z^2) at all whole orders r from 2 to the last
+    one, R = ``highest_order(z)``. Then the run, including the kinds, has at most the
+    curve
 
         e(a) = c(a) / (a - 1),  c the chords of r (r - 1) / (2 z^2), r = 1, 2, .., R,
 
-    for all 1 < a <= R. It holds in both directions and under both adjacencies if the
-    curves of the steps do.
+    for all 1 < a <= R. This bound holds in both directions and under both adjacencies
+    if the curves of the steps do.
 
     Let P and Q be the laws of kinds k and answers y on D and D'. The kinds have the law
     p(k) on both sides. The number t(k) of the steps that pass is a function of the
@@ -164,7 +165,8 @@ class RenyiFilter(NestedRelease):
     Parameters
     ----------
     multiplier : float
-        Multiplier of the steps, noise scale / (weight * sensitivity), for every z.
+        Multiplier of the steps, noise scale / (weight * sensitivity). It does not
+        depend on z.
     chances : tuple of float
         The probability of each kind.
     steps : tuple of tuple of Release

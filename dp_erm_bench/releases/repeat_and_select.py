@@ -23,8 +23,8 @@ CUT = 1000.0
 """There are more than CUT / gamma runs with a probability of at most e^-CUT."""
 
 INSIDE = (*STEPS, RenyiFilter)
-"""Kinds that a run may release: their curves bound the divergence of D from D' and of
-D' from D, under both adjacencies, as the proof below assumes."""
+"""Kinds of release that a run may contain: their curves bound the divergence of D from
+D' and of D' from D, under both adjacencies, as the proof below assumes."""
 
 Attempt = Any
 """A method (oracle, mechanisms, schedule) -> (output, noisy score)."""
@@ -39,7 +39,7 @@ class RepeatAndSelectLaw(Law):
     gamma : float
         The probability of stopping after a run.
     run : tuple of (str, Law)
-        The laws of all that one run releases, with their names.
+        The laws of all releases of one run, with their names.
     """
 
     name: ClassVar[str] = "repeat_and_select"
@@ -84,7 +84,7 @@ class Runs:
 
     @property
     def winner(self) -> int:
-        """Return the number of the run that is published."""
+        """Return the number of the run whose output is published."""
         return int(np.argmin(self.scores))
 
 
@@ -94,11 +94,11 @@ class RepeatAndSelectMechanism(NestedMechanism):
     Attributes
     ----------
     afresh : callable
-        Returns an oracle in its initial state and the schedule, for one run; new ones
-        at each call.
+        Returns an oracle in its initial state and the schedule for one run. Each call
+        returns new objects.
     audit : Runs, optional
-        An auditor's record, which the use fills. Without it, the mechanism stores
-        neither the runs, nor their number, nor the place of the best.
+        A record for an auditor, filled when the mechanism is used. Without this record,
+        the mechanism stores neither the runs, nor their number, nor which was the best.
     """
 
     release: "RepeatAndSelect"
@@ -121,8 +121,8 @@ class RepeatAndSelectMechanism(NestedMechanism):
         Raises
         ------
         UsageError
-            If it is not a method, or uses variables of an enclosing function, which
-            runs would share.
+            If ``attempt`` is not a method, or uses variables of an enclosing function,
+            which runs would share.
         """
         check_apart(attempt, self.release.name)
         self.spend(1)
@@ -172,7 +172,7 @@ class RepeatAndSelectMechanism(NestedMechanism):
 
 
 class SharedVariables(UsageError):
-    """The method that makes a run may keep what an earlier run left."""
+    """Raised if the method that makes a run may keep data of an earlier run."""
 
 
 def check_apart(attempt: Any, name: str) -> None:
@@ -181,7 +181,8 @@ def check_apart(attempt: Any, name: str) -> None:
     Raises
     ------
     SharedVariables
-        If it is not; the message names the line of its definition.
+        If ``attempt`` is not such a method; the message names the line of its
+        definition.
     """
     code = getattr(getattr(attempt, "__func__", None), "__code__", None)
     # A method with `super()` holds its class.
@@ -198,12 +199,12 @@ def check_apart(attempt: Any, name: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class RepeatAndSelect(NestedRelease):
-    """The output of the best of K runs by a noisy score; the others stay secret.
+    """The output with the best noisy score among K runs; other runs stay secret.
 
     After each run, a secret coin stops the repetition with probability gamma: K is
     geometric on 1, 2, .. with mean 1/gamma. A run is one mechanism, whose Renyi curve
-    e(a) counts all that it releases, its score included. The best run then has a Renyi
-    divergence of order a of at most
+    e(a) counts all that the run releases, including its score. The best run then has a
+    Renyi divergence of order a of at most
 
         e(a) + 2 ((1 - 1/b) e(b) + log(1/gamma) / b) + log(1/gamma) / (a - 1)
 
@@ -229,9 +230,9 @@ class RepeatAndSelect(NestedRelease):
 
     The law f(x) needs runs that are independent given D, and a K that nothing published
     reveals. So each run is made with new mechanisms, by a copy of the solver, on a new
-    oracle at the start, with a copy of the schedule. What a run is given does not show
-    how many there were, and no one learns which was the best. A run may still reach
-    variables of its modules and of its class; `check` examines these
+    oracle in its initial state, with a copy of the schedule. The inputs of a run do not
+    show the number of earlier runs, and nothing shows which run was the best. A run may
+    still reach variables of its modules and of its class; `check` examines these
     (``losers_are_secret``).
 
     No more than ``most`` runs are made. That changes the law by at most
@@ -242,10 +243,9 @@ class RepeatAndSelect(NestedRelease):
     Parameters
     ----------
     gamma : float
-        In (0, 1].
+        Probability of stopping after a run, in (0, 1].
     run : tuple of Release
-        All that one run releases, with one noise multiplier z. The last one is the
-        score.
+        All releases of one run, with one noise multiplier z. The last one is the score.
 
     References
     ----------
@@ -292,10 +292,10 @@ class RepeatAndSelect(NestedRelease):
 
 
 def law_of_fixed_size(law: Law) -> Law:
-    """Return the law of fixed-size samples in place of one of Poisson samples.
+    """Return the law of fixed-size samples if the given law is of Poisson samples.
 
-    It also holds for Poisson samples (see `FixedSizeGaussianLaw`), and its Renyi curve
-    is amplified. Other laws are returned as they are.
+    The former also holds for Poisson samples (see `FixedSizeGaussianLaw`), and its
+    Renyi curve includes amplification by sampling. Other laws are returned unchanged.
     """
     if isinstance(law, PoissonGaussianLaw):
         return FixedSizeGaussianLaw(law.times, law.weight, law.rate)

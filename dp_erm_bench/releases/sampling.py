@@ -68,8 +68,8 @@ class SamplingMechanism(AdditiveMechanism):
     kind : str
         Name of a sample in messages.
     is_secret : bool
-        Whether a sample is secret. It is not if it is always all records in their own
-        order.
+        Whether a sample is secret. A sample that always contains all records in their
+        own order is not secret.
     halved : bool
         See ``SampledRelease``.
     """
@@ -87,7 +87,9 @@ class SamplingMechanism(AdditiveMechanism):
         self._again = False
 
     def sample(self, trial: int, n: int, steps: int) -> Batch:
-        """Return the samples of a trial's next steps; the next use raises any errors.
+        """Return the samples of a trial's next steps.
+
+        If too many samples are taken, the next use raises an error.
 
         Parameters
         ----------
@@ -134,7 +136,7 @@ class SamplingMechanism(AdditiveMechanism):
             )
 
     def publish(self, value: Array, coordinate: Indices | None = None) -> Array:
-        """Return the noisy sum, or raise NotSampled unless its sample was taken."""
+        """Return the noisy sum; raise NotSampled if its sample was not taken."""
         self._require_samples(1)
         return super().publish(value, coordinate)
 
@@ -197,7 +199,7 @@ class SampledLaw(Law):
             raise ValueError(f"rate={self.rate}: must be in (0, 1]")
 
     def sampling_rate(self) -> float:
-        """Return the rate."""
+        """Return the rate, the probability that one use reads a given record."""
         return self.rate
 
 
@@ -209,9 +211,9 @@ class SampledRelease(Release):
     without the record in which neighbours differ, s + v with it in D, and s + v' with
     it in D'. Its coin is secret, so that the answer has the law
     (1 - q) N_s + q N_(s + v) in D and (1 - q) N_s + q N_(s + v') in D', N_a being the
-    noise around a. s is common to both, as long as nothing changes with a record that
-    is not in the sample. An amplified law bounds this pair by the norms of v and v',
-    and not of v - v':
+    noise around a. The sum s is the same in D and D', as long as nothing changes with a
+    record that is not in the sample. An amplified law bounds this pair by the norms of
+    v and v', and not by that of v - v':
 
     - ``zero_out``: v' = 0, and norm(v) is at most the sensitivity.
     - ``replace_one``: norm(v) and norm(v') are at most half of the sensitivity, which
@@ -220,8 +222,8 @@ class SampledRelease(Release):
       record, at the whole sensitivity: one use calibrated for epsilon = 1 at q = 0.1,
       delta = 1e-6 has an epsilon of 3.8. So declare twice the largest term as the
       sensitivity. The same holds for positive semidefinite terms, of which one may be
-      1/sqrt(2) of the largest change (``Adjacency.of_sum``). That change is refused as
-      a sensitivity.
+      1/sqrt(2) of the largest change (``Adjacency.of_sum``). Declaring that change as
+      the sensitivity raises an error.
 
     v is the change of the query when only the record's coin changes. `check` flips that
     coin (``samples_are_those_charged``). At rate 1 nothing is amplified, and a bound on

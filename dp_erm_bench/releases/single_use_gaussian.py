@@ -2,10 +2,10 @@
 
 A run publishes ``times`` vectors. m of them are gradients of one record each, for the
 first m records of a uniform random order of all n. The others contain no record at all.
-At which uses they come is public, and drawn without the data. Every vector gets normal
-noise of deviation s. Its sensitivity is that of one record, Delta: L under
-``zero_out``, 2 L under ``replace_one``, for gradients of norm at most L. With
-mu = Delta / s:
+The numbers of the uses that publish gradients are public, and drawn without the data.
+Every vector gets normal noise of deviation s. Its sensitivity is that of one record,
+Delta: L under ``zero_out``, 2 L under ``replace_one``, for gradients of norm at most L.
+With mu = Delta / s:
 
 1. Let the neighbours D, D' differ in the record i; they are fixed before the order is
    drawn. Given the order o and all earlier answers, the queries on D and D' are equal
@@ -33,10 +33,11 @@ order, a record is part of one node of each level: each level is one such pass.
 
 The factor m / n needs an order that is uniform given the records: the mechanism draws
 it after they are fixed, and keeps it secret. An order that is merely not published is
-not enough. Only step 1 is left, and the run is one Gaussian mechanism, in three cases:
-the order was drawn beforehand, and the records came by it or were chosen by somebody
-who knew a part of it; it is the order of the file; or other runs share it. Which uses
-read no record may be published in any case: the law of the order does not depend on it.
+not enough. In three cases only step 1 is left, and the run is one Gaussian mechanism:
+the order was drawn beforehand, and the records arrived in this order or were chosen by
+somebody who knew a part of it; the order is that of the file; or other runs share the
+order. The numbers of the uses that read no record may be published in any case, because
+the law of the order does not depend on them.
 
 References
 ----------
@@ -88,7 +89,7 @@ class SingleUseLaw(Law):
     records: int = 2
 
     def __post_init__(self) -> None:
-        """Raise ValueError if a number is outside its range."""
+        """Raise ValueError if a parameter is outside its range."""
         super().__post_init__()
         if not 0 < self.fresh < self.records:
             raise ValueError(f"fresh={self.fresh}: must be in (0, {self.records})")
@@ -109,7 +110,7 @@ class SingleUseLaw(Law):
         return 1 / self.multiplier(z)
 
     def dominating(self, z: float, adjacency: Adjacency, tail: float) -> Dominating:
-        """Return the dominating pair of step 3, which is its own mirror image.
+        """Return the dominating pair of the module's step 3, its own mirror image.
 
         Parameters
         ----------
@@ -176,8 +177,8 @@ class SingleUseMechanism(AdditiveMechanism):
     def next_records(self, trial: int, count: int) -> Indices:
         """Return the records that a trial's next ``count`` gradients read, (count,).
 
-        If an audit has set ``everyone``, return all records instead. The audit knows
-        that the others contribute nothing.
+        If an audit has set ``everyone``, return all records instead. In such an audit,
+        the other records contribute nothing.
 
         Raises
         ------
@@ -209,7 +210,7 @@ class SingleUseMechanism(AdditiveMechanism):
 
 @dataclass(frozen=True, eq=False)
 class SingleUseGaussian(Release):
-    """Noisy gradients of one record each, no record twice, and pure noise in between.
+    """Noisy gradients of one record each, no record twice, with pure noise in between.
 
     Parameters
     ----------

@@ -1,15 +1,16 @@
 """Normal noise on a random sketch of a vector; the sketch is published with it.
 
-Once it has the vector v, the mechanism draws A with m x p entries N(0, 1/m). It
-publishes A and b = A v + N(0, scale^2 I_m). The privacy loss is as follows:
+After the mechanism gets the vector v, it draws A, an m x p matrix with entries
+N(0, 1/m). It publishes A and b = A v + N(0, scale^2 I_m). The privacy loss is as
+follows:
 
 1. Let d = v - v' be the change between neighbours, norm2(d) <= Delta. It is fixed
    before A is drawn, and A has the same law for both. So the loss is that of b given A:
    two normal laws whose means are norm2(A d) apart, mu-GDP with
    mu = norm2(A d) / scale.
 2. A d / norm2(d) has the law N(0, I_m / m): norm2(A d) = R norm2(d), where R^2 m has
-   the law chi^2_m. It is above norm2(d) half of the time: noise for the change of v
-   alone is too small.
+   the law chi^2_m. norm2(A d) is above norm2(d) half of the time: noise for the change
+   of v alone is too small.
 3. Given A, the profile is that of a Gaussian, hence
    delta(eps) = E H(eps, R Delta / scale), H(eps, mu) the profile of mu-GDP. Each term
    grows with norm2(d), so Delta is the worst. Other Gaussian releases, of mu' in total,
@@ -18,7 +19,8 @@ publishes A and b = A v + N(0, scale^2 I_m). The privacy loss is as follows:
    (1 - a (a-1) / (m z^2))^(-m/2). It is infinite if a (a-1) >= m z^2.
 
 This holds for a vector that depends on earlier answers, but not for one that depends on
-A: nobody has A before the vector is handed over. No restricted isometry is needed.
+A. Nobody knows A before the mechanism gets the vector. No restricted isometry is
+needed.
 
 References
 ----------
@@ -43,9 +45,10 @@ from dp_erm_bench.releases.losses import Floats
 CUT_OFF = 1e-40
 """Mass of the law of R above the nodes."""
 RATIO, SHORTEST, PANELS, ORDER = 1.05, 1e-8, 48, 8
-"""Panels: ratio of their ends, first end over last, number across the law, nodes."""
+"""For panels: ratio of successive ends, first end over last end, number of panels
+across the law, number of nodes in each."""
 RESOLVED = 500.0
-"""Epsilons up to which panels are short compared with the rise of H with R."""
+"""Largest epsilon for which panels are short compared with the rise of H with R."""
 MARGIN = 1.0 + 1e-9
 """Relative margin for the error of the quadrature."""
 
@@ -54,8 +57,9 @@ MARGIN = 1.0 + 1e-9
 def nodes_of(rows: int) -> tuple[Floats, Floats]:
     """Return values of R, and their masses, for a quadrature of increasing functions.
 
-    H rises where R is about sqrt(2 eps) scale / Delta, which may be very small. So the
-    panels grow with R. All mass below the first panel is put at the panel's lower end.
+    The profile H rises where R is about sqrt(2 eps) scale / Delta, which may be very
+    small. So the panels grow with R. All mass below the first panel is put at the
+    panel's lower end.
     """
     low, high = np.sqrt([chi2.ppf(CUT_OFF, rows), chi2.isf(CUT_OFF, rows)])
     count = math.ceil(-math.log(SHORTEST) / math.log(RATIO))
@@ -80,14 +84,14 @@ def gdp_deltas(epsilon: float, mu: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class SketchedGaussianLaw(Law):
-    """The law of a sketch with normal noise, with the parameters of the release."""
+    """The law of a sketch of length ``rows`` with normal noise."""
 
     name: ClassVar[str] = "sketched_gaussian"
     profiled: ClassVar[bool] = True
     rows: int = 1
 
     def __post_init__(self) -> None:
-        """Raise ValueError if a number is outside its range."""
+        """Raise ValueError if a parameter is outside its range."""
         super().__post_init__()
         if self.rows < 1:
             raise ValueError(f"rows={self.rows}: must be at least 1")
@@ -115,13 +119,13 @@ class SketchedGaussianLaw(Law):
 
 
 class SketchMechanism(Mechanism):
-    """Draws a sketch for a given vector, and publishes it with the noisy product."""
+    """Draws a sketch matrix for a vector, and publishes it with the noisy product."""
 
     vector = True
     release: "SketchedGaussian"
 
     def publish(self, value: Array) -> Array:
-        """Return A, with b as the last column, of shape (B, m, p + 1).
+        """Return the sketch A, with the noisy product as last column, (B, m, p + 1).
 
         Parameters
         ----------
@@ -139,7 +143,7 @@ class SketchMechanism(Mechanism):
         return np.concatenate([sketch, sketch @ value[:, :, None] + noise], axis=2)
 
     def query(self, value: Array) -> Array:
-        """Return the vectors; given A, the sketch may change by more than they do."""
+        """Return the vectors v; given A, the product A v may change by more than v."""
         return value
 
 

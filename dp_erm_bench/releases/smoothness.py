@@ -17,12 +17,13 @@ SHARE = 0.1
 def smoothness_releases(
     problem: Problem, kind: str, source: str, adjacency: Adjacency
 ) -> Shared:
-    """Return the release of smoothness constants M_j if ``private``, else none.
+    """Return the release of private smoothness constants M_j, else an empty tuple.
 
-    Record i adds min(H x_ij^2, b_j) / n to M_j. This lies in [0, b_j / n], so that
-    exchanging the record, or setting its term to zero, changes M_j by at most b_j / n
-    (``adjacency.of_mean`` of unsigned terms). Noise Lap(p b_j / (n eps')) on each of
-    the p entries is eps'-DP in total (``L1Laplace``), with eps' = 0.1 eps.
+    Record i adds min(H x_ij^2, b_j) / n to M_j, where H is the smoothness constant of
+    the loss. This term lies in [0, b_j / n], so that exchanging the record, or setting
+    its term to zero, changes M_j by at most b_j / n (``adjacency.of_mean`` of unsigned
+    terms). Noise Lap(p b_j / (n eps')) on each of the p entries is eps'-DP in total
+    (``L1Laplace``), with eps' = 0.1 eps.
 
     Parameters
     ----------
@@ -51,7 +52,7 @@ def smoothness_releases(
 def with_constants(
     problem: Problem, kind: str, source: str, mechanisms: Mechanisms
 ) -> Problem:
-    """Return the problem with its constants, which differ by trial if ``private``.
+    """Return the problem with smoothness constants, one set per trial if ``private``.
 
     The published constants are floored at their noise scale p b_j / (n eps'), a public
     number. This is post-processing, and keeps the steps 1 / M_j bounded. Without noise
@@ -60,11 +61,11 @@ def with_constants(
     Parameters
     ----------
     problem : Problem
-        The problem, whose constants are replaced in the result.
+        The problem; its constants are replaced in the result.
     kind, source : str
         As in ``smoothness_releases``.
     mechanisms : Mechanisms
-        Those made of ``smoothness_releases``.
+        The mechanisms made from ``smoothness_releases``.
     """
     if kind != "private":
         return problem.with_smoothness(kind)

@@ -1,7 +1,7 @@
-"""Captions of figures: the runs behind a figure, and what their epsilon is worth.
+"""Captions of figures: which runs are behind a figure, and what guarantees they have.
 
 Captions are made from the rows that were drawn. A fact that is the same for all panels
-is written once; one that differs is written with its panel or line.
+is written once. A fact that differs is written with its panel or line.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_NAMES = 8
-"""Most lines or panels that a sentence names."""
+"""Largest number of lines or panels that a sentence names."""
 
 NAMED_RUNS = 3
-"""Most runs that a caption names; log.txt names all."""
+"""Largest number of runs that a caption names; log.txt names all runs."""
 
 UNKNOWN = "commit unknown"
 TITLE, LABEL = "_title", "_label"
@@ -41,7 +41,7 @@ def join_paragraphs(*parts: str) -> str:
 
 
 def name_few(names: Iterable[str]) -> str:
-    """Return names as one text; beyond `MOST_NAMES`, only how many more there are."""
+    """Return at most `MOST_NAMES` names as text, with the number of further names."""
     names = [*dict.fromkeys(names)]
     more = [f"{len(names) - MOST_NAMES} more"] if len(names) > MOST_NAMES else []
     apart = "; " if any("," in name for name in names) else ", "
@@ -49,7 +49,7 @@ def name_few(names: Iterable[str]) -> str:
 
 
 def drawn_rows(charts: Sequence[Chart]) -> pd.DataFrame | None:
-    """Return the rows behind charts with `TITLE` and `LABEL`; None without runs."""
+    """Return the rows behind charts with `TITLE` and `LABEL`; None without rows."""
     import pandas as pd
 
     found = []
@@ -61,9 +61,9 @@ def drawn_rows(charts: Sequence[Chart]) -> pd.DataFrame | None:
 
 
 def tell_apart(rows: pd.DataFrame, texts: pd.Series[str]) -> str:
-    """Return the text that all rows share, or each text with its panels or lines.
+    """Return the text that all rows share, or else each text with its panels or lines.
 
-    Empty texts are left out of the latter.
+    If the texts differ, empty texts are left out.
 
     Parameters
     ----------
@@ -109,9 +109,9 @@ def caption_of(
     folders : sequence of Path
         The results folders, with the manifests of the runs.
     statistic : str
-        The statistic in words; empty for that of the charts.
+        The statistic in words; if empty, the statistic of the charts is named.
     rows : DataFrame or None
-        Drawn rows with `TITLE` and `LABEL`; None for those of the charts.
+        Drawn rows with `TITLE` and `LABEL`; if None, the rows of the charts.
     """
     rows = drawn_rows(charts) if rows is None else rows
     beneath = [
@@ -119,7 +119,7 @@ def caption_of(
         for one in charts
         for group in lines_alike(one)
     ]
-    same = f"Coincide: {'; '.join(beneath)}." if beneath else ""
+    same = f"These lines coincide: {'; '.join(beneath)}." if beneath else ""
     measured = " ".join(
         f"{one.name}: {one.said}."
         if one.letter
@@ -147,8 +147,8 @@ def caption_of(
         f"Calibration: {tell_apart(rows, text_of(rows['calibration']))}.",
         f"{words[0].upper()}{words[1:]}{tuned}{ran}.",
         "Dashed: the authors' own figure, means of ten runs." if authors else "",
-        f"Uncharged: {_uses_in_words(rows)}.",
-        f"Certified epsilon above the nominal one or unknown: {_unproved_lines(rows)}.",
+        f"Uncharged uses of the data: {_uses_in_words(rows)}.",
+        _unproved_lines(rows),
         same,
         f"Diverged, counted as infinite: {len(lost)} runs." if len(lost) else "",
         "" if statistic else literal_text(under_bounds(rows)),  # views say it
@@ -166,7 +166,7 @@ def _statistic_in_words(chart: Chart) -> str:
 
 
 def facts_of_panels(rows: pd.DataFrame) -> dict[str, dict[str, str]]:
-    """Return facts on data, objective and budget in words, by fact and panel."""
+    """Return facts on data, objective and budget as texts, by name and panel."""
     facts: dict[str, dict[str, str]] = {}
     for title, own in rows.groupby(TITLE, sort=False):
         sizes = own["n"].astype(float)
@@ -197,14 +197,14 @@ def words_of(values: pd.Series[Any]) -> str:
 
 
 def span_of(values: pd.Series[Any]) -> str:
-    """Return the numbers of a column as text: up to three, or else their range."""
+    """Return the numbers of a column as text; more than three as a range."""
     found = sorted({float(one) for one in values.dropna()})
     words = [f"{one:.6g}" if one % 1 == 0 else f"{one:.3g}" for one in found]
     return ", ".join(words) if len(words) <= 3 else f"{words[0]} to {words[-1]}"
 
 
 def _uses_in_words(rows: pd.DataFrame) -> str:
-    """Return the uncharged uses of the data, each with its panels or lines."""
+    """Return a text on uses of the data that no budget pays for, with their lines."""
     texts = text_of(rows["uncharged"])
     found = {use for text in texts.unique() for use in text.split(",")} - {""}
     said = []
@@ -216,27 +216,25 @@ def _uses_in_words(rows: pd.DataFrame) -> str:
 
 
 def _unproved_lines(rows: pd.DataFrame) -> str:
-    """Return the lines whose nominal epsilon is not proved, and by what factor."""
+    """Return a sentence on the lines whose nominal epsilon is not proved."""
     share = (rows["epsilon_certified"] / rows["epsilon"]).astype(float).fillna(math.inf)
     share = share.where(rows["epsilon"].astype(float) < math.inf, 0.0)
     worst = share.groupby(rows[LABEL], sort=False).max()
-    return (
-        name_few(
-            f"{line} (none is proved)"
-            if math.isinf(most)
-            else f"{line} (up to {most:.2f} times)"
-            for line, most in worst.items()
-            if most > 1 + 1e-6
-        )
-        or "no line"
-    )
+    lines = [
+        f"{line} (none is proved)" if math.isinf(most) else f"{line} ({most:.2f} times)"
+        for line, most in worst.items()
+        if most > 1 + 1e-6
+    ]
+    if not lines:
+        return "The certified epsilon of every line is at most the nominal one."
+    return f"Certified epsilon unknown, or above the nominal one: {name_few(lines)}."
 
 
 def origin_in_words(rows: pd.DataFrame, *folders: Path) -> str:
-    """Return sentences on the runs that computed some rows, latest first, with commits.
+    """Return sentences on the runs that computed the rows, latest first, with commits.
 
-    Also name algorithms that have not passed `dp-erm-bench check`, or passed it with a
-    doubt.
+    A second sentence names algorithms that have not passed `dp-erm-bench check`, or
+    passed it with a doubt.
 
     Parameters
     ----------
@@ -263,7 +261,7 @@ def origin_in_words(rows: pd.DataFrame, *folders: Path) -> str:
 
 
 def in_doubt(names: Sequence[str]) -> str:
-    """Return sentences on algorithms not passed by `check`, or passed with a doubt.
+    """Return sentences on algorithms that did not pass `check`, or only with a doubt.
 
     Parameters
     ----------
@@ -274,7 +272,7 @@ def in_doubt(names: Sequence[str]) -> str:
     foreign = ", ".join(name for name in names if name not in half)
     return join_paragraphs(
         f"Not passed by dp-erm-bench check: {foreign}." if foreign else "",
-        f"Passed with a doubt: {', '.join(half)}." if half else "",
+        f"Passed dp-erm-bench check with a doubt: {', '.join(half)}." if half else "",
     )
 
 

@@ -24,7 +24,7 @@ class Missing(Exception):
 
 
 class Finals(NamedTuple):
-    """Values at one point of all runs of a line, and the data set of each run.
+    """The values of all runs of a line at one point, and the data set of each run.
 
     Attributes
     ----------
@@ -38,15 +38,15 @@ class Finals(NamedTuple):
     sets: Array
 
     def units(self, statistic: str = "mean") -> Array:
-        """Return independent values: the runs, or one average per data set if several.
+        """Return the values of all runs, or the average of each data set if several.
 
-        Runs on the same data set share its records and its choice of settings. The
-        scatter that a data set adds is visible between data sets only.
+        Runs on the same data set are not independent, as they share its records and
+        its choice of settings. Averages of different data sets are independent.
 
         Parameters
         ----------
         statistic : {'mean', 'median'}
-            The average over the runs of each of several data sets.
+            The average over the runs of a data set.
         """
         seeds = np.unique(self.sets)
         if len(seeds) < 2:
@@ -65,7 +65,8 @@ class RunsAlong:
     x : ndarray of shape (k,)
         Points of the axis, increasing.
     beside : mapping of str to ndarray of shape (k,)
-        The median over the runs of each of `BASELINES` that is known, by its name.
+        The median over the runs of each baseline that is known, by its name among
+        `BASELINES`.
     rows : DataFrame or None
         The rows of the table behind the values; None if no run was needed.
     """
@@ -92,13 +93,13 @@ class LineErrors(RunsAlong):
     errors : ndarray of shape (seeds, k)
         Relative error to the certified optimum; inf where a run diverged.
     nnz : ndarray of shape (seeds, k)
-        Non-zero coordinates of the iterates; nan where a run diverged.
+        Number of non-zero coordinates of the iterates; nan where a run diverged.
     sets : ndarray of shape (seeds,)
-        The seed of the data of each run; empty if all runs have the same.
+        The seed of the data of each run; empty if all runs have the same data.
     zeros : ndarray of shape (seeds,)
         The relative error of w = 0 on the problem of each run; nan if unknown.
     seconds : ndarray of shape (seeds, k)
-        Time up to each checkpoint: that of the batch divided by its number of trials.
+        Time up to each checkpoint: the time of the batch over its number of trials.
     """
 
     errors: Array
@@ -125,7 +126,7 @@ class LineErrors(RunsAlong):
         return replace(self, errors=self.errors[:, start], nnz=self.nnz[:, start])
 
     def finals(self, passes: float | None = None) -> Finals:
-        """Return the errors of all runs at their end, or after some passes."""
+        """Return the errors of all runs after a number of passes, or at their end."""
         errors = self.errors[:, -1]
         if passes is not None:
             found = [np.interp(passes, self.x, run) for run in self.errors]
@@ -142,8 +143,8 @@ def add_failed_lines(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataF
     table : DataFrame
         The tidy table, which has no row of such lines.
     config : mapping
-        Its `not_run`, as in the manifest, is a list of mappings with `panel`, `line`
-        and `reason`.
+        The configuration. Its key `not_run`, as in the manifest, is a list of mappings
+        with `panel`, `line` and `reason`.
 
     Returns
     -------
@@ -167,7 +168,7 @@ def report_runs(
     epsilon: float | None = None,
     data_seed: int | None = None,
 ) -> pd.DataFrame:
-    """Return the report rows of a panel, or of one of its lines, epsilons or seeds.
+    """Return the report rows of a panel, or of one of its lines.
 
     Parameters
     ----------
@@ -176,7 +177,7 @@ def report_runs(
     panel, line : str
         Labels of the experiment's block; all lines if `line` is None.
     epsilon, data_seed : float, int, optional
-        Epsilon of the budget and seed of the data of a line; None for all.
+        Epsilon of the budget and seed of the data, if `line` is given; None for all.
 
     Raises
     ------
@@ -247,10 +248,10 @@ def line_errors(
 
 
 def _axis_of_runs(rows: pd.DataFrame) -> str:
-    """Return the column along which the runs of all data sets are aligned.
+    """Return the column along which runs on all data sets are aligned.
 
-    If each data set was tuned separately, an iteration may be a different number of
-    passes on each.
+    If data sets were tuned separately, the same iteration may be after a different
+    number of passes on each of them.
     """
     own = rows.groupby("dataset_seed", dropna=False)["iteration"].unique()
     one = len({tuple(sorted(x)) for x in own}) == 1
@@ -260,10 +261,10 @@ def _axis_of_runs(rows: pd.DataFrame) -> str:
 def _on_one_axis(rows: pd.DataFrame, of: str, axis: str) -> Array:
     """Return the values of each run at the checkpoints of all runs, (trials, k).
 
-    Runs on different data may have different lengths and checkpoints. Such a run is
-    interpolated between its checkpoints, and keeps its last value beyond its end; if it
-    diverged, it is nan there. A run is also nan at checkpoints that it lacks but that
-    other runs on the same data have.
+    Runs on different data may have different lengths and checkpoints. The values of
+    such a run are interpolated between its checkpoints. Beyond its end the last value
+    is repeated, or is nan if the run diverged. Values are also nan at checkpoints that
+    a run lacks but that other runs on the same data have.
     """
     at = np.unique(rows[axis].to_numpy(float))
     lost = rows["status"].ne("ok").groupby(rows["trial"]).any()

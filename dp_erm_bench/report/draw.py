@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 ALONG = ("passes", "iteration", "seconds")
-"""Columns along a run; against any other column, only final values are drawn."""
+"""Columns that grow along a run; against other columns, final values are drawn."""
 
 STATISTICS = {
     "median": ("median and min..max", (0.0, 0.5, 1.0)),
@@ -32,14 +32,14 @@ STATISTICS = {
     "interval": ("median and its 95 % interval", None),
     "mean": ("mean and min..max", (0.0, None, 1.0)),
 }
-"""Line and band over the runs, in words and as quantiles (low, line, high).
+"""Statistics over runs, each in words and as quantiles for (low, middle, high).
 
 A quantile of None is the mean. `interval` has no quantiles.
 """
 
 BAND = ("low", "middle", "high")
 MOST_LINES = 7
-"""Most lines of a panel; more lines are spread over several panels."""
+"""Largest number of lines in a panel; more lines are spread over several panels."""
 
 FEW = 2
 """A panel with at most this many points on its axis becomes rows of a table."""
@@ -75,8 +75,9 @@ def bands(
     Returns
     -------
     DataFrame
-        One row per group, in the order of the rows, and point of the axis: `by`, `x`,
-        `low`, `middle`, `high`, `count`, and the medians of the baselines.
+        One row per group and point of the axis; groups are in the order of the rows.
+        The columns are `by`, `x`, `low`, `middle`, `high`, `count`, and the medians of
+        the baselines.
     """
     import pandas as pd
 
@@ -96,7 +97,7 @@ def bands(
 
 
 def band_of(values: Array, seeds: Array, statistic: str) -> tuple[float, float, float]:
-    """Return the lower end, the line and the upper end of a statistic over runs.
+    """Return the lower end, the middle and the upper end of a statistic over runs.
 
     Parameters
     ----------
@@ -176,7 +177,7 @@ class Chart:
     said : str
         A sentence on this panel alone, for the caption.
     letter : str
-        The letter by which captions name the panel; if empty they use its title.
+        The letter by which captions name the panel; if empty, they use the title.
     """
 
     title: str
@@ -200,7 +201,7 @@ class Chart:
 
     @property
     def heading(self) -> str:
-        """Return the text above the panel: its title, after the letter if any."""
+        """Return the text above the panel: its letter, if it has one, and its title."""
         return f"({self.letter}) {self.title}" if self.letter else self.title
 
     @property
@@ -210,7 +211,7 @@ class Chart:
 
     @property
     def has_few_points(self) -> bool:
-        """Return whether its points are so few that a table shows them instead."""
+        """Return whether the chart has so few points that a table replaces it."""
         return not self.along and self.bands["x"].nunique() <= FEW
 
     def look(self, line: str) -> Style:
@@ -223,7 +224,7 @@ class Chart:
 
 
 def draw(ax: Axes, chart: Chart) -> None:
-    """Draw the lines of a chart with their bands, and what they are compared with.
+    """Draw the lines of a chart with bands, baselines, authors' points and bounds.
 
     Parameters
     ----------
@@ -248,7 +249,7 @@ def draw(ax: Axes, chart: Chart) -> None:
         ax.plot(*points.T, **chart.look(name).authors())
     for label, shape in chart.shapes.items():
         own = frame[frame["line"] == (chart.anchor or chart.lines[0])]
-        # Longer than the line, on which it may lie.
+        # The bound is drawn longer than the line, because they may coincide.
         along = np.geomspace(own["x"].min() / 1.1, own["x"].max() * 1.2, 60)
         values = drawn_shape(shape, along, (own["x"].iloc[0], own["middle"].iloc[0]))
         ax.plot(along, values, label=label, **style.bound_style(label))
@@ -265,7 +266,7 @@ def draw(ax: Axes, chart: Chart) -> None:
 
 
 def _places_on_axis(x: Any, scale: str, places: Sequence[Any]) -> Array:
-    """Return where values are drawn: words in a row, infinity beyond all numbers."""
+    """Return the positions of values: words side by side, infinity beyond numbers."""
     if not scale:
         return np.array([places.index(one) for one in x], float)
     values = np.asarray(x, float)
@@ -274,7 +275,7 @@ def _places_on_axis(x: Any, scale: str, places: Sequence[Any]) -> Array:
 
 
 def _without_undrawable(values: Any, scale: str) -> Array:
-    """Return values, nan where the axis cannot show them."""
+    """Return the values, with nan for those that the axis cannot show."""
     column = np.asarray(values, float)
     good = np.isfinite(column) & ((column > 0) | (scale != "log"))
     return np.where(good, column, np.nan)
@@ -297,13 +298,14 @@ def _draw_line(
 def _draw_baseline(ax: Axes, name: str, frame: pd.DataFrame, chart: Chart) -> None:
     """Draw a baseline for the lines of a chart.
 
-    Lines on the same problems share one baseline, which crosses the axes if it is one
-    number. Lines on different problems have one each, dotted in the colour of the line.
+    Lines on the same problems share one baseline. It crosses the axes if it is one
+    number. Lines on different problems have separate baselines, dotted in the colour
+    of the line.
     """
     known = frame[["line", "x", name]].dropna()
     if known.empty:
         return
-    # Above the lines, one of which may lie on it.
+    # The baseline is drawn above the lines, because a line may coincide with it.
     look = style.STYLES[name].curve() | {"marker": None, "zorder": 3.2}
     ends: Any = known.groupby("x")[name].agg(["min", "max"])
     if np.allclose(ends["min"], ends["max"], rtol=1e-6, atol=0.0):
@@ -319,7 +321,7 @@ def _draw_baseline(ax: Axes, name: str, frame: pd.DataFrame, chart: Chart) -> No
     for line, own in known.groupby("line", sort=False):
         level = tuple(float(f"{value:.4g}") for value in own[name])
         turn = drawn[level] = drawn.get(level, -1) + 1
-        # Dots leave room for those of other lines at the same place.
+        # Dots are sparse, because baselines of other lines may be at the same place.
         mine: dict[str, Any] = {"linestyle": (2.8 * turn, (1.0, 7.4))}
         mine |= {"color": chart.look(str(line)).colour, "label": f"_{name}"}
         mark = {"marker": "_", "markersize": 9.0} if len(own) == 1 else {}
@@ -331,9 +333,10 @@ def _extent_to_show(
 ) -> tuple[float, float]:
     """Return the range of values to show: the bands without far outliers.
 
-    On a log axis, outliers are above 10 times the largest value of the lines, and along
-    runs also below a tenth of their least value. On an axis that is partly linear, the
-    range is from the smallest to the largest absolute value.
+    On a log axis, values above 10 times the largest value of the lines are outliers.
+    Along runs, so are values below a tenth of the smallest value of the lines. On an
+    axis that is partly linear, the range is from the smallest to the largest absolute
+    value.
     """
     beside = [points[:, 1] for points in chart.authors.values()]
     beside += [frame[name].to_numpy() for name in shown]
@@ -423,14 +426,14 @@ def chart_of_lines(
 
 
 def spread_lines(lines: Sequence[str], most: int = MOST_LINES) -> list[Sequence[str]]:
-    """Split lines into as few parts of at most `most` as possible, about equal ones."""
+    """Split lines into as few parts of at most `most` lines as possible, evenly."""
     parts = max(1, -(-len(lines) // most))
     ends = [round(part * len(lines) / parts) for part in range(parts + 1)]
     return [lines[a:b] for a, b in itertools.pairwise(ends)]
 
 
 def split_chart(chart: Chart) -> list[Chart]:
-    """Return a chart in a list, split into several charts if it has too many lines."""
+    """Return a list with the chart, or with its parts if it has too many lines."""
     parts = spread_lines(chart.lines)
     if len(parts) == 1:
         return [chart]
@@ -452,7 +455,7 @@ def split_chart(chart: Chart) -> list[Chart]:
 
 
 def charts_of_figure(charts: Sequence[Chart]) -> list[Chart]:
-    """Return charts with letters, and with one scale for all x axes of one name."""
+    """Return the charts with letters; x axes of the same name get the same scale."""
     kinds: dict[str, set[str]] = {}
     for one in charts:
         kinds.setdefault(one.axis, set()).add(one.along or one.scales[0])
@@ -469,7 +472,7 @@ def charts_of_figure(charts: Sequence[Chart]) -> list[Chart]:
 
 
 def drawn_points(charts: Iterable[Chart]) -> pd.DataFrame:
-    """Return a table of the points of charts and authors' curves, to four digits."""
+    """Return a table of the points of charts and of authors' curves, to four digits."""
     import pandas as pd
 
     parts = []
@@ -486,7 +489,7 @@ def drawn_points(charts: Iterable[Chart]) -> pd.DataFrame:
 
 
 def lines_alike(chart: Chart) -> list[list[str]]:
-    """Return the groups of lines of a chart that lie on each other."""
+    """Return the groups of lines of a chart that coincide in the figure."""
     middles = chart.bands.pivot_table("middle", "x", "line", sort=False)
     found: list[list[str]] = []
     for line in middles:
@@ -500,7 +503,7 @@ def lines_alike(chart: Chart) -> list[list[str]]:
 
 
 def form_of_axis(power: float | str) -> Callable[[Array], Array]:
-    """Return a function of the axis: the log, or a power such as -1 or -2/3."""
+    """Return a function of an array: the log, or a power such as -1 or -2/3."""
     if power == "log":
         return np.log
     try:

@@ -14,7 +14,7 @@ import numpy as np
 from dp_erm_bench.results.statistics import FLOOR, Array, quantile
 
 NEAR = 1.1
-"""Ratio of errors below which a line is better than another, or nearly as good."""
+"""Ratio of errors below which a line is better than, or nearly as good as, another."""
 
 DRAWS = 4000
 
@@ -31,11 +31,13 @@ class Contrast(NamedTuple):
         Number of families, and of problems.
     ratio : float
         Geometric mean of the ratio of A's median error to B's: over the problems of
-        each family, then over families. Infinite if on some problem half of the runs
-        of A, but not of B, are lost; nan if the reverse also happens on another one.
+        each family, then over families. It is infinite if half of the runs of A, but
+        not of B, are lost on a problem. It is nan if the reverse also happens on
+        another problem.
     better, within : float
         Probabilities that the ratio is below 1, and below `NEAR`, on other families and
-        with other runs. nan for a single family, which says nothing about others.
+        with other runs. They are nan for a single family, which says nothing about
+        other families.
     """
 
     families: int
@@ -60,9 +62,9 @@ def compare_pairs(
     family, 7 % of the pairs then have P(better) > .95 with k = 8, 10 % with k = 4 and
     13 % with k = 3, instead of 5 %; without stretching 10, 14 and 19 %.
 
-    A ratio of 1 counts half as better, and so does an unknown ratio, where each line is
-    lost somewhere. The choice of settings is not resampled, nor is the dataset within
-    its family.
+    A ratio of 1 counts half as better. So does an unknown ratio, which arises if each
+    of the two lines is lost on a problem. The choice of settings is not resampled, nor
+    is the dataset within its family.
 
     Parameters
     ----------
@@ -94,7 +96,7 @@ def compare_pairs(
         ratios: dict[str, list[Array]] = {}
         for (problem, _), own in drawn.items():
             if first in own and second in own:
-                # Two lost lines are equal.
+                # If both lines are lost, they are equal.
                 equal = own[first] == own[second]
                 with np.errstate(invalid="ignore"):
                     ratio = np.where(equal, 0.0, own[first] - own[second])
@@ -108,10 +110,11 @@ def compare_pairs(
 def _contrast_of_pair(
     ratios: Mapping[str, list[Array]], weights: Mapping[str, Array]
 ) -> Contrast:
-    """Return a contrast from logs of ratios by family, (1 + DRAWS,) per problem.
+    """Return a contrast from the logs of ratios of each problem, grouped by family.
 
-    The first log is that of all runs, the others are draws. An infinite log counts
-    whatever its weight; the sum of two with opposite signs is nan.
+    Each problem has 1 + DRAWS logs: the first is that of all runs, the others are
+    draws. Infinite logs are not weighted. The sum of infinite logs with opposite signs
+    is nan.
     """
     k, count = len(ratios), sum(map(len, ratios.values()))
     with np.errstate(invalid="ignore"):
@@ -133,7 +136,7 @@ def _contrast_of_pair(
 
 
 def _median_and_draws(runs: Array, *names: Hashable) -> Array:
-    """Return the logarithm of the median, then those of medians of resampled runs."""
+    """Return the log of the median, followed by logs of medians of resampled runs."""
     # Sorted, so that the draws do not depend on the order of the runs.
     ordered = np.sort(np.maximum(runs, FLOOR))
     n = len(ordered)
@@ -143,5 +146,5 @@ def _median_and_draws(runs: Array, *names: Hashable) -> Array:
 
 
 def _generator_of(*names: Hashable) -> np.random.Generator:
-    """Return a generator seeded by names alone, so that other lines change no draw."""
+    """Return a generator seeded by names alone; other lines do not change its draws."""
     return np.random.default_rng(crc32("/".join(map(str, names)).encode()))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Facts = tuple[Mapping[str, Any], Mapping[str, Any]]
 QUOTIENT = "quotient"
-"""The axis that is not a column of the table: the quotient of a panel's two bounds."""
+"""The axis for the quotient of a panel's two bounds, which is not a column."""
 LinesOf = Mapping[str, Sequence[str]]
 """The lines of each panel of an experiment."""
 
@@ -60,7 +60,7 @@ class Drawing:
     paper : str
         Name of the experiment, with which the names of the files begin.
     config : mapping
-        The experiment's resolved yaml; captions name its `profile`.
+        The experiment's resolved configuration; captions name its `profile`.
     """
 
     table: pd.DataFrame
@@ -79,12 +79,12 @@ class Drawing:
         return SMOKE_MARK if self.profile.startswith("smoke") else ""
 
     def path(self, name: str) -> Path:
-        """Return folder and stem of a figure's files, made of the paper and a name."""
+        """Return the folder and stem of a figure's files, from the paper and a name."""
         return self.folder / "_".join(filter(None, (self.paper, name)))
 
 
 def smoke_mark(folder: Path) -> str:
-    """Return the text across the pictures of a folder, empty unless of a smoke run."""
+    """Return the text across the pictures of a smoke run; empty for other folders."""
     known = folder != Path() and read_manifest(folder).get("profile") == "smoke"
     return SMOKE_MARK if known else ""
 
@@ -93,14 +93,14 @@ class Figure:
     """Base class of the kinds of figures; a subclass is a dataclass that draws."""
 
     def panel_lines(self) -> Iterable[Sequence[str]]:
-        """Return the lines of each panel; a line has the same look in all figures."""
+        """Return the lines of each panel, whose styles are the same in all figures."""
         return ()
 
     def check(self, lines: LinesOf) -> None:
         """Raise UsageError for panels or lines that the experiment does not have."""
 
     def table(self, folder: Path) -> pd.DataFrame | None:
-        """Return the figure's own table for a results folder, None for the tidy one."""
+        """Return the figure's own table for a results folder; None if it has none."""
         return None
 
     def draw(self, drawing: Drawing) -> list[Path]:
@@ -109,7 +109,7 @@ class Figure:
 
 
 def panels_of(panels: Collection[str], panel: str, axis: str = "") -> list[str]:
-    """Return the panels that a name refers to: one, or a family along an axis.
+    """Return the panels that a name refers to: a single panel, or a family of panels.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def panels_of(panels: Collection[str], panel: str, axis: str = "") -> list[str]:
     panel : str
         Label of a panel, or the common start of the labels of a family.
     axis : str
-        The axis along which the panels of a family differ; empty for one panel.
+        The axis along which the panels of a family differ; empty for a single panel.
     """
     if axis == QUOTIENT or (axis and panel not in panels):
         return [one for one in panels if one.startswith(f"{panel}_")]
@@ -128,7 +128,7 @@ def panels_of(panels: Collection[str], panel: str, axis: str = "") -> list[str]:
 def lines_of_panel(
     lines: LinesOf, panel: str, axis: str = "", key: str = "panel"
 ) -> list[str]:
-    """Return the lines of a panel, or those that all panels of a family have.
+    """Return the lines of a panel, or the lines that all panels of a family have.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def lines_of_panel(
     axis : str
         As in `panels_of`.
     key : str
-        What error messages call the panel.
+        The name of the argument in error messages.
 
     Raises
     ------
@@ -161,7 +161,7 @@ def lines_of_panel(
 def look_up_lines(
     lines: Sequence[str], look: Callable[[str], T]
 ) -> tuple[dict[str, T], dict[str, str]]:
-    """Look up lines; return those that ran and why the others are missing."""
+    """Look up lines; return the lines that ran, and the reasons of missing lines."""
     ran: dict[str, T] = {}
     missing: dict[str, str] = {}
     for line in lines:
@@ -173,16 +173,16 @@ def look_up_lines(
 
 
 class Study(Figure):
-    """A figure of a study: its table is made of the records of the study's tasks."""
+    """A figure of a study, with a table made from the saved records of its tasks."""
 
     file: ClassVar[str]
 
     def rows(self, recorded: Iterable[Facts]) -> Iterable[dict[str, Any]]:
-        """Yield the rows of the table, from spec and facts of every trial."""
+        """Yield the rows of the table, from the spec and the facts of every trial."""
         raise NotImplementedError
 
     def table(self, folder: Path) -> pd.DataFrame:
-        """Return the rows that the study recorded, and write them as `file`."""
+        """Return the table of what the study recorded, and write it to `file`."""
         import pandas as pd
 
         table = pd.DataFrame(self.rows(facts_in(folder)))
@@ -207,7 +207,7 @@ def figures_of(config: Mapping[str, Any]) -> list[Figure]:
 
 
 def figure_of(entry: Mapping[str, Any], where: str, kinds: Mapping[str, str]) -> Any:
-    """Return the object that a mapping with a `kind` describes.
+    """Return the object that a mapping with the key `kind` describes.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ def figure_of(entry: Mapping[str, Any], where: str, kinds: Mapping[str, str]) ->
 
 
 def _figure_class_of_file(path: str) -> type[Figure]:
-    """Return the kind of figure that a file defines."""
+    """Return the class of figures that a Python file defines."""
     name = f"figure_{Path(path).stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not Path(path).is_file():
@@ -306,6 +306,6 @@ def _value_of_field(kind: Any, value: Any, where: str) -> Any:
 
 
 def check_stem(name: str) -> None:
-    """Raise UsageError for a name that could lead a file out of its folder."""
+    """Raise UsageError for a name with which a file would be outside its folder."""
     if not name.isprintable() or Path(name).name != name or len(name) > 100:
         raise UsageError(f"name={name!r}: must be a plain name for a file")

@@ -32,10 +32,10 @@ COMMANDS = (
 _TOKEN = rf"[^\\{{}}$%#&~^\n]|\^(?!\^)|\\(?:{'|'.join(COMMANDS)})(?![A-Za-z])|\\[;, ]"
 _GROUP = rf"\{{(?:{_TOKEN}|\{{(?:{_TOKEN}|\{{(?:{_TOKEN})*\}})*\}})*\}}"
 MATH = re.compile(rf"(?<!\\)\$(?:{_TOKEN}|{_GROUP})+\$")
-"""A formula: made of these commands alone, with all braces closed.
+"""A formula that consists of `COMMANDS` alone and closes all its braces.
 
-Names in a folder that is not trusted may hold dollar signs. The text between them must
-not become LaTeX that reads files.
+Names in a folder that is not trusted may contain dollar signs. The text between them
+must not become LaTeX that reads files.
 """
 ESCAPED = str.maketrans(
     {letter: f"\\{letter}" for letter in "&%#_{}$"}
@@ -57,7 +57,7 @@ def write_text_file(path: Path, text: str) -> Path:
 
 
 def plain_caption(caption: str) -> str:
-    """Return a caption as plain text, its formulas written without LaTeX."""
+    """Return a caption as plain text, with formulas written without LaTeX."""
     return MATH.sub(_speak_formula, caption).replace(r"\$", "$").rstrip() + "\n"
 
 
@@ -82,7 +82,7 @@ def _with_brackets(inner: re.Match[str]) -> str:
 
 
 def latex_figure(caption: str, stem: str, wide: bool = False) -> str:
-    r"""Return a figure environment with a caption in which only formulas are LaTeX.
+    r"""Return a LaTeX figure environment whose caption is escaped except for formulas.
 
     Parameters
     ----------
@@ -119,13 +119,13 @@ MAX_PNG_BYTES = 200_000
 WIDTHS = {"column": 3.4, "page": 7.0, "slide": 6.0}
 """Width in inches of a column and a page of a two-column paper, and of a slide.
 
-A slide is shown more than twice as large.
+A slide is shown at more than twice this size.
 """
 
-# Inches.
+# In inches.
 NARROWEST, AROUND, ROW = 2.0, 0.6, 0.19
 LETTER = 0.066
-"""The mean width of a letter."""
+"""The mean width of a letter in inches."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Sheet:
     Attributes
     ----------
     cells : sequence of callable
-        Each draws into the axes that it is called with.
+        Functions that each draw one panel on the axes passed to them.
     caption : str
         The caption of the sheet, one paragraph per line.
     quantity : str
@@ -143,15 +143,15 @@ class Sheet:
     width : str
         One of `WIDTHS`; if empty, a column for one panel and a page for several.
     columns : int
-        Panels in a row, fewer where they would be narrower than `NARROWEST`.
+        Number of panels in a row; fewer if they would be narrower than `NARROWEST`.
     tall : float
         Height in inches of a panel with its title and labels; 0 to fit its width.
     name : str
-        Name of the files, if the caller gives none.
+        Name of the files, unless the caller chooses another name.
     tabled : sequence of Chart
         Charts whose points are rows of a table below the panels.
     mark : str
-        Text across the picture, as for a run that only shows that everything works.
+        Text across the picture, used to mark test runs.
     """
 
     cells: Sequence[Cell]
@@ -271,12 +271,12 @@ def draw_sheet(figure: Figure, sheet: Sheet) -> None:
 
 
 def _draw_legend(figure: Figure, wide: float) -> int:
-    """Draw the legend of all panels below them, and return how many lines it has."""
+    """Draw one legend below all panels, and return its number of lines of text."""
     handles: dict[str, Any] = {}
     for ax in figure.axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    # The authors' curves are the last.
+    # The authors' curves are listed last.
     labels = sorted(handles, key=lambda label: label.endswith("figure)"))
     if not labels:
         return 0
@@ -298,7 +298,7 @@ def _draw_legend(figure: Figure, wide: float) -> int:
 
 
 def _write_literally(text: Text) -> None:
-    """Have a text drawn literally, unless it has a formula that `MATH` allows."""
+    """Make matplotlib draw a text literally, unless `MATH` matches a formula in it."""
     from matplotlib.mathtext import MathTextParser
 
     words = text.get_text()
@@ -313,7 +313,7 @@ def _write_literally(text: Text) -> None:
 
 
 def wrap_text(text: str, letters: int) -> str:
-    """Return a text wrapped to a number of letters per line, with formulas unbroken."""
+    """Return a text wrapped to a number of letters per line; formulas stay whole."""
     formulas = iter(MATH.findall(text))
     words = MATH.sub(lambda one: "\0" * len(_speak_formula(one)), text)
     words = words.replace(" = ", "\xa0=\xa0")

@@ -50,7 +50,7 @@ BASES = {"base_rate": "base rate", "mean": "mean of the labels"}
 NOT_PRIVATE = {**BASES, "optimum": "optimum"}
 """Reference models that are not private, with their names on the page.
 
-A problem has one of `BASES`: a classification the first, a regression the second.
+Classifications have the first model of `BASES`, regressions the second.
 """
 
 MEDIANS = {
@@ -61,7 +61,7 @@ MEDIANS = {
 }
 """Columns of the standings that are medians of a column of the table.
 
-Each has the name of that column and the value that a lost run counts as.
+Each is mapped to the name of that column and the value that a lost run counts as.
 """
 
 HELD_OUT = {
@@ -104,20 +104,21 @@ def standings_of(table: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        With the columns `COLUMNS`. `status` is ok or skipped (with the `reason`).
-        `median`, `low` and `high` (10 and 90 % quantiles) are those of the relative
-        error, where lost runs count as infinite. `MEDIANS` are those of the last
-        checkpoint; `test_risk` is the mean loss of held-out records. `factor` is the
-        median over the best one of the problem, w = 0 included. `beats_zero` says
-        whether the 95 % interval of the median lies below the error of w = 0 (yes),
-        above (no) or around it (tie). `unbeaten` and `place` are those of
-        `places_of_lines`: among the lines that beat w = 0 and the constant model, the
-        best one wins, and those that cannot be distinguished from it tie.
+        The columns are `COLUMNS`. `status` is ok or skipped (with the `reason`).
+        `median`, `low` and `high` are the median and the 10 and 90 % quantiles of the
+        relative error, where lost runs count as infinite. The columns of `MEDIANS` are
+        medians at the last checkpoint; `test_risk` is the mean loss of held-out
+        records. `factor` is the median divided by the best median of the problem,
+        w = 0 included. `beats_zero` says whether the 95 % interval of the median lies
+        below the error of w = 0 (yes), above (no) or around it (tie). `unbeaten` and
+        `place` are from `places_of_lines`: among the lines that beat w = 0 and the
+        constant model, the best line wins, and lines that cannot be distinguished from
+        it tie.
     """
     reports, finals = _judged_rows(table)
     starts, ranking = _medians_at_zero(reports), list[dict[str, Any]]()
     for panel, epsilon, rows in problems_of(finals):
-        # At w = 0 all margins are 0: the accuracy is the share of one class.
+        # At w = 0 all margins are 0, so the accuracy is the share of one class.
         zero, share = map(float, starts.loc[panel, ["median", "accuracy"]])
         same: dict[str, Any] = {"panel": panel, "epsilon": epsilon, "zero": zero}
         same["majority"] = max(share, 1.0 - share)
@@ -126,7 +127,7 @@ def standings_of(table: pd.DataFrame) -> pd.DataFrame:
         ran = [line for line in own if ranked[line]["status"] == "ok"]
         errors = {line: own[line]["error"].to_numpy(float) for line in ran}
         others = {line: loss_beyond(own[line]) for line in ran}
-        # Lines that did not run count, too: the position of a line seeds its draws.
+        # Lines that did not run are passed, too: the position of a line is its seed.
         found = places_of_lines({line: errors.get(line) for line in own}, zero, others)
         least = min((ranked[line]["median"] for line in ran), default=zero)
         least = max(min(zero, least), FLOOR)
@@ -140,7 +141,7 @@ def standings_of(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _medians_at_zero(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the medians of each panel's runs at w = 0, nan if not measured."""
+    """Return the medians of each panel's runs at w = 0; nan for missing values."""
     panels, starts = rows["panel"], rows[rows["iteration"] == 0]
     names = {name: of for name, (of, _) in MEDIANS.items()}
     columns = names | {"median": "relative_error"}
@@ -159,9 +160,9 @@ def _judged_rows(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def errors_of_runs(table: pd.DataFrame) -> pd.DataFrame:
-    """Return panel, epsilon and line of the lines that ran, with their runs' errors.
+    """Return a table of the errors of all runs, one row per panel, epsilon and line.
 
-    The errors of a line are one text of numbers with four digits. Comparisons of lines
+    The errors of a row are one text of numbers with four digits. Comparisons of lines
     across datasets are computed from these texts.
     """
     rows = []
@@ -207,7 +208,7 @@ def to_four_digits(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def problems_of(rows: pd.DataFrame) -> Iterator[tuple[str, float, pd.DataFrame]]:
-    """Yield panel, epsilon and rows of every problem, in the order of the rows."""
+    """Yield the panel, epsilon and rows of every problem, in the order of the rows."""
     for key, own in rows.groupby(["panel", "epsilon"], sort=False):
         panel, epsilon = cast("tuple[str, float]", key)
         yield str(panel), float(epsilon), own
@@ -220,18 +221,18 @@ def standings_by_board(ranking: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def _median_of_present(column: pd.Series[float]) -> float:
-    """Return the median of the values that are not missing, nan if all are."""
+    """Return the median of the values that are not missing; nan without such values."""
     values = column.dropna().to_numpy(float)
     return float(quantile(values, 0.5)) if len(values) else math.nan
 
 
 def _median_with_lost(column: pd.Series[float], lost: float) -> float:
-    """Return the median, lost runs counting as `lost`; nan if no run was measured."""
+    """Return the median with `lost` for missing values; nan if all are missing."""
     return _median_of_present(column.fillna(lost) if column.notna().any() else column)
 
 
 def reference_rows(table: pd.DataFrame) -> pd.DataFrame:
-    """Return three rows per problem to compare the standings with, in their columns.
+    """Return three rows per problem, for reference models next to the standings.
 
     Parameters
     ----------
@@ -241,11 +242,11 @@ def reference_rows(table: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        The first row is ``w = 0``, at epsilon 0 and with status ``no data``. The
-        others have infinite epsilon and status ``not private``. One is ``base rate``,
-        which predicts the share of each class in the training part, or ``mean of the
-        labels`` of the training part for a regression; the other is ``optimum``.
-        Numbers that the table lacks are nan.
+        The first row is ``w = 0``, at epsilon 0 and with status ``no data``. The other
+        two have infinite epsilon and status ``not private``. One of them is
+        ``optimum``. The other is ``base rate``, which predicts the share of each class
+        in the training part, or, for a regression, ``mean of the labels`` of the
+        training part. Numbers that the table lacks are nan.
     """
     found: list[dict[str, Any]] = []
     starts = _medians_at_zero(table)
@@ -256,7 +257,7 @@ def reference_rows(table: pd.DataFrame) -> pd.DataFrame:
         models = next(filter(None, map(models_of, texts)), {})
         base = "mean" if "mean" in models else "base_rate"
         if base == "base_rate":
-            # All its scores are equal, and it answers one class.
+            # The model gives all records the same score and the same class.
             share = zero["accuracy"]
             zero |= {"accuracy": max(share, 1.0 - share), "balanced_accuracy": 0.5}
             zero["auc"] = 0.5
@@ -272,7 +273,7 @@ def reference_rows(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _columns_of_line(runs: pd.DataFrame) -> dict[str, Any]:
-    """Return those columns of a line's standing that depend on no other line."""
+    """Return the columns of a line's standing that do not depend on other lines."""
     skipped = runs[runs["status"] == "skipped"]
     if len(skipped):
         reason = str(skipped["message"].iloc[0])
@@ -307,7 +308,7 @@ def winners_of(rows: pd.DataFrame) -> list[str]:
 
 
 def factors_of_board(ranking: pd.DataFrame) -> pd.DataFrame:
-    """Return errors of algorithms and w = 0 as factors over the best of each problem.
+    """Return the errors of algorithms and w = 0 divided by the best of each problem.
 
     Parameters
     ----------
@@ -317,8 +318,8 @@ def factors_of_board(ranking: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Rows are the lines that ran, in the order of `ORDER`; columns are panel and
-        epsilon. Skipped lines are nan.
+        Rows are the lines that ran, in the order of `ORDER`. Columns are pairs of panel
+        and epsilon. Values are nan for problems on which a line was skipped.
     """
     ran = ranking[ranking["status"] == "ok"]
     least = ran["median"].clip(lower=FLOOR) / ran["factor"]
@@ -346,7 +347,7 @@ def about_board(
     open_choices: Sequence[str],
     manifest: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return what the page says about the runs besides the standings, ready for JSON.
+    """Return facts on the runs that the page shows besides the standings, for JSON.
 
     Parameters
     ----------
@@ -355,9 +356,10 @@ def about_board(
     profile : str
         The profile that was run.
     open_choices : sequence of str
-        One line of text for each chosen setting beyond which a better one may lie.
+        A text for each chosen setting that is at a limit of its search.
     manifest : mapping
-        Manifest of the latest run: machine, commit, trials that could not run.
+        Manifest of the latest run, with its machine, its commit and the trials that
+        could not run.
     """
     environment = manifest.get("environment") or {}
     git = environment.get("git") or {}
@@ -472,10 +474,10 @@ def page_of_board(folder: Path) -> str:
 
 
 def _times_untuned(ranking: pd.DataFrame, folder: Path) -> pd.Series[float]:
-    """Return each row's error without tuning over its tuned error, nan if unknown.
+    """Return each row's error without tuning, divided by its error with tuning.
 
-    The errors without tuning are in untuned.csv, made by benchmarks/rules.py, which
-    only the published folder has.
+    The errors without tuning are in untuned.csv, which benchmarks/rules.py writes.
+    Only the published folder has this file; without it all values are nan.
     """
     path = folder / "untuned.csv"
     if not path.is_file():
@@ -492,7 +494,7 @@ def _page_template(name: str) -> Template:
 
 
 def _answer_of_board(board: str, rows: pd.DataFrame, pairs: pd.DataFrame) -> str:
-    """Return a sentence on which algorithm is ahead on other data, and by how much."""
+    """Return a sentence on the algorithm that is ahead on other data, with its lead."""
     title, chances = BOARDS[board], pairs.dropna(subset="better")
     if chances.empty:
         return (
@@ -508,12 +510,12 @@ def _answer_of_board(board: str, rows: pd.DataFrame, pairs: pd.DataFrame) -> str
         f"- **{title}**: `{first}` is ahead of most. On other data its error is "
         f"smaller than that of `{rival}`, the nearest rival, with probability "
         f"{100 * near['better']:.0f} %, and {near['ratio']:.2g} times as large on "
-        f"average. Here it is at worst {worst:.3g} times that of the best algorithm."
+        f"average. On these problems it is at most {worst:.3g} times that of the best."
     )
 
 
 def _note_on_statistics(ranking: pd.DataFrame) -> str:
-    """Return a note on how far `ssp` is behind on the squared loss, if it ran there."""
+    """Return a note on the error of `ssp` on the squared loss; empty if not run."""
     of_numbers = ranking["panel"].str.endswith("_squared")
     own = ranking[of_numbers & ranking["line"].eq("ssp") & ranking["status"].eq("ok")]
     if own.empty:
@@ -548,7 +550,7 @@ def _board_part(
 
 
 def _summary_of_algorithms(rows: pd.DataFrame) -> str:
-    """Return wins, ties and medians of each algorithm over the problems of a board."""
+    """Return a table of the wins, ties and medians of each algorithm on a board."""
     ran = rows[rows["status"] == "ok"]
     lines = ran.groupby("line")
     factor, seconds = (
@@ -589,7 +591,7 @@ def _table_of_winners(rows: pd.DataFrame) -> str:
 def _cells_by_epsilon(
     cells: pd.Series[str], name: str, epsilons: list[float]
 ) -> pd.DataFrame:
-    """Return texts as a table: names as rows in their order, epsilons as columns."""
+    """Return texts as a table: the rows are names, the columns are epsilons."""
     names = cells.index.get_level_values(0).unique()
     table = cells.unstack().reindex(index=names, columns=epsilons)
     return table.rename(columns="epsilon = {:g}".format).rename_axis(name)
@@ -598,7 +600,7 @@ def _cells_by_epsilon(
 def _table_of_pairs(
     rows: pd.DataFrame, pairs: pd.DataFrame, panels: Mapping[str, Mapping[str, Any]]
 ) -> str:
-    """Return a table of the probabilities of being better, the leading line first."""
+    """Return a table of the probabilities that one line is better than another."""
     ran = rows[rows["status"] == "ok"]
     names = {panels[panel]["family"] for panel in ran["panel"]}
     if len(names) < 2:
@@ -624,7 +626,7 @@ def _table_of_pairs(
 
 
 def _problems_unbeaten(rows: pd.DataFrame, models: pd.DataFrame) -> str:
-    """Return the problems on which no algorithm beats w = 0, or a constant answer."""
+    """Return a list of the problems on which no algorithm beats w = 0 or a constant."""
     base = models[models["panel"].isin(rows["panel"])]
     base = base[base["line"].isin([*BASES.values()])].set_index("panel")
     risks = rows["panel"].map(base["test_risk"])
@@ -654,7 +656,7 @@ def _epsilons(values: pd.Series[float]) -> str:
 def _problem_section(
     rows: pd.DataFrame, models: pd.DataFrame, panels: Mapping[str, Mapping[str, Any]]
 ) -> str:
-    """Return the section of one problem: errors, then results on held-out records."""
+    """Return the section on one problem: errors, then results on held-out records."""
     panel, epsilons = rows["panel"].iloc[0], sorted({*rows["epsilon"]})
     middle = epsilons[len(epsilons) // 2]
     told, *others = HELD_OUT
@@ -695,7 +697,7 @@ def _problem_section(
 
 
 def _error_cells(ran: pd.DataFrame) -> pd.Series[str]:
-    """Return median and quantiles of each row's error, bold for winners and ties."""
+    """Return the median and quantiles of each row's error, bold for wins and ties."""
     median, low, high = (ran[of].map(_three_digits) for of in ("median", "low", "high"))
     words = median + " [" + low + ", " + high + "]"
     return words.where(ran["place"] == LOSES, "**" + words + "**")
@@ -721,10 +723,11 @@ def _facts_of_problem(runs: pd.DataFrame) -> str:
     penalty = "" if one["penalty"] == "none" else f", l2 penalty {one['strength']:g}"
     ball = "" if one["constraint"] == "none" else f", constraint {one['constraint']}"
     options = one["objective_options"]
-    told = "" if options == "{}" else f", of the objective `{options}`"
+    told = "" if options == "{}" else f", objective options `{options}`"
     return (
         f"{one['dataset']}{form}: n x p = {one['n']:.0f} x {one['p']:.0f}, "
-        f"{one['loss']} loss{penalty}{ball}; options `{one['dataset_options']}`{told}."
+        f"{one['loss']} loss{penalty}{ball}; data set options "
+        f"`{one['dataset_options']}`{told}."
     )
 
 
@@ -741,13 +744,13 @@ ORDER = (
     *("approximate_minima_perturbation", "permutation_sgd", "newton"),
     *("feature_covariance", "ssp", ZERO),
 )
-"""The lines of a board in the order of its figures."""
+"""The lines of a board, in the order in which its figures show them."""
 
 MOST_PANELS = 7
-"""Most datasets side by side in the map of winners: names of more would be cut."""
+"""Largest number of datasets side by side in the map of winners, for readable names."""
 
 ROW = 0.115
-"""Inches of a row of the map of winners: all boards have to fit on one page."""
+"""Height in inches of a row of the map of winners; all boards must fit on one page."""
 
 CAPTIONS = {
     "profiles": "Performance profiles: a problem is a dataset at one epsilon; its best "
@@ -763,14 +766,14 @@ CAPTIONS = {
 
 @dataclass(frozen=True)
 class Leaderboard(Figure):
-    """The leaderboard; each panel is named by a dataset and the ending of a board."""
+    """The leaderboard; the names of panels end with the key of their board."""
 
     def draw(self, drawing: Drawing) -> list[Path]:
-        """Draw the leaderboard and return the files written; no figures if nothing ran.
+        """Write the tables, page and figures of the leaderboard; return their paths.
 
         The tables leaderboard.csv, leaderboard_errors.csv, leaderboard_pairs.csv and
         leaderboard.json, and the page leaderboard.md, are written next to the folder of
-        the figures.
+        the figures. If nothing ran, no figures are drawn.
         """
         table, folder, name = drawing.table, drawing.folder, drawing.profile
         ranking, outer = standings_of(table), folder.parent
@@ -791,12 +794,12 @@ class Leaderboard(Figure):
 def draw_board(
     ranking: pd.DataFrame, folder: Path, profile: str, doubts: str = "", mark: str = ""
 ) -> list[Path]:
-    """Draw performance profiles and the map of winners, and return the files written.
+    """Draw performance profiles and the map of winners; return the files written.
 
     Parameters
     ----------
     ranking : DataFrame
-        The result of `standings_of`; without a line that ran, nothing is drawn.
+        The result of `standings_of`. If no line ran, nothing is drawn.
     folder : Path
         The folder of the figures.
     profile : str
@@ -848,7 +851,7 @@ def _parts_of_sheets(
 
 
 def _profiles_of_board(board: str, factors: pd.DataFrame) -> Iterator[Any]:
-    """Yield functions that draw the share of problems within factors of the best."""
+    """Yield functions that each draw performance profiles of some lines of a board."""
     shares, count = plot.shares_within(factors), len(factors.columns)
     parts = spread_lines([line for line in shares if line != ZERO])
     for k, part in enumerate(parts, 1):
@@ -861,7 +864,7 @@ def _profiles_of_board(board: str, factors: pd.DataFrame) -> Iterator[Any]:
 def _draw_factors(
     ax: Axes, factors: pd.DataFrame, rows: pd.DataFrame, title: str
 ) -> None:
-    """Draw the factor of each algorithm over the best, on each problem of a board."""
+    """Draw each algorithm's error over the best one, for all problems of a board."""
     columns: Any = factors.columns
     places = _grid_of_board(rows, "place", rows).reindex(factors.index).fillna("")
     places = places.reindex(columns=columns)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def slopes_in_words(axis: str, lines: Mapping[str, RunsAlong]) -> str:
-    """Return the measured slopes of lines against an axis, empty if there are none."""
+    """Return the measured slopes of lines as text; empty if no slope is known."""
     values = [
         f"{style_of(line).label} {rate.slope:.2f}{_interval_in_words(rate)}"
         for line, rate in lines.items()
@@ -48,7 +48,7 @@ def slopes_in_words(axis: str, lines: Mapping[str, RunsAlong]) -> str:
 
 
 def _interval_in_words(rate: Scaling) -> str:
-    """Return the interval of the slope of a quantity, in words; empty if unknown."""
+    """Return the interval of a measured slope as text; empty if unknown."""
     known = rate.quantity and np.isfinite(rate.interval).all()
     return " [{:.2f}, {:.2f}]".format(*rate.interval) if known else ""
 
@@ -81,7 +81,7 @@ class Computed(LineSource):
         return self.curves.LABELS[self.curves.quantity]
 
     def lines(self) -> dict[str, Scaling]:
-        """Return the lines by label, without those that have no finite point."""
+        """Return the lines with at least one finite point, by label."""
         found = {}
         for label, number in self.curves.numbers().items():
             ends = {x: np.atleast_1d(number(x)) for x in self.curves.values}
@@ -107,7 +107,7 @@ NOISE_LABELS = {
 
 
 class Calibrated(NamedTuple):
-    """The noise of a release: its scale, and the epsilon that is certified for it."""
+    """A release with the scale of its calibrated noise and the certified epsilon."""
 
     release: Release
     scale: float
@@ -121,7 +121,7 @@ class Released:
     Attributes
     ----------
     algorithm : str
-        Name of the algorithm, which is that of its yaml.
+        Name of the algorithm, equal to the name of its yaml file.
     release : str
         Name of the release among those of the solver.
     parameters : mapping
@@ -192,12 +192,12 @@ class Noise(LineSource):
             registry.check_choice(f"line {line}: release", what.release, names)
 
     def lines(self) -> dict[str, Scaling]:
-        """Return the noise of each release along the axis, by the label of its line."""
+        """Return the noise of each release along the axis, by the label of the line."""
         x = np.array(self.values, float)
         return {k: Scaling(x, tuple(self.along(k)[:, None])) for k in self.releases}
 
     def along(self, line: str, values: Sequence[int] = ()) -> Array:
-        """Return the noise of one line along the axis, shape (len(values),)."""
+        """Return the noise of one line at values of the axis, by default at all."""
         at = values or self.values
         if self.axis == "p":
             return np.array([self._deviation_of(line, p) for p in at])
@@ -213,7 +213,7 @@ class Noise(LineSource):
         n_iter : int
             Number of iterations of the solver.
         p : int or None
-            Number of features; None for that of the figure.
+            Number of features; if None, that of the figure.
         """
         what = self.releases[line]
         run = self._declared_run(
@@ -233,7 +233,7 @@ class Noise(LineSource):
     def _declared_run(
         self, what: Released, n_iter: int, problem: ERMProblem, noise: str | float
     ) -> Run:
-        """Return a run with declared releases; fast if `noise` is a multiplier."""
+        """Return a run with its releases declared; quick if `noise` is a multiplier."""
         from dp_erm_bench.run import Run
 
         fixed = {"n_iter": n_iter, "smoothness": "public", **what.parameters}
@@ -248,18 +248,18 @@ class Noise(LineSource):
 
 
 def _unit_deviation(release: Release, problem: ERMProblem) -> float:
-    """Return the deviation of noise of scale 1 on an entry of the mean gradient."""
+    """Return the deviation of an entry of the mean gradient with noise of scale 1."""
     from dp_erm_bench.releases.gaussian import Gaussian
     from dp_erm_bench.releases.laplace import Laplace
     from dp_erm_bench.releases.noisy_max import NoisyMax
 
     if isinstance(release, NoisyMax):
-        # Gumbel noise; a score is the gradient's entry divided by the root of M_j.
+        # The noise is Gumbel; scores are entries of the gradient over the root of M_j.
         M = float(problem.smoothness.columns[0])
         return math.pi / math.sqrt(6.0) * math.sqrt(M)
     if isinstance(release, Laplace):
         return math.sqrt(2.0)
-    # A sum over the records rather than their mean.
+    # Other releases are sums over the records rather than means.
     return 1.0 if type(release) is Gaussian else 1.0 / problem.n
 
 
@@ -284,17 +284,17 @@ class LinesCell:
         Title of the cell.
     x : str
         The axis: a column of numbers, a key of datasets, or `quotient`. With a source,
-        the label of the axis, if not the source's own.
+        a label of the axis that replaces the label of the source.
     y : str
         The column of the runs that is drawn; F(w) - F* if not given.
     panel : str
         Label of the runs' panel, or the common start of the labels of several panels,
-        each of which is a point of the axis. With a source, its name in claims; that of
-        the figure if not given.
+        each of which is a point of the axis. With a source, the name of the source in
+        claims; by default the name of the figure.
     lines : tuple of str
         Labels of the runs' lines, in the order of the legend.
     source : mapping
-        If no run is needed: a `kind` of `SOURCES`, and its keys.
+        For lines that need no run: a `kind` of `SOURCES`, and the keys of this kind.
     shapes : mapping of str to float, str or mapping
         Bounds by their label in the legend. A power of the axis (a number or a
         fraction) or `log` is drawn through the first point of `anchor`. A mapping such
@@ -319,7 +319,7 @@ class LinesCell:
         if self.source:
             if self.lines or self.y:
                 raise UsageError("source: has lines of its own: no lines and no y")
-            self.source_of_lines.labels  # noqa: B018 (built, or refused)
+            self.source_of_lines.labels  # noqa: B018 (raises an error if invalid)
             return
         for key in ("x", "panel", "lines"):
             if not getattr(self, key):
@@ -342,14 +342,14 @@ class LinesCell:
     def look_up(
         self, drawing: Drawing, gaps: dict[str, list[str]]
     ) -> Mapping[str, Scaling]:
-        """Return the lines that exist, and add those that are missing to `gaps`.
+        """Return the lines that exist, and add the missing lines to `gaps`.
 
         Parameters
         ----------
         drawing : Drawing
             The input of the figure, with the table of the runs.
         gaps : dict of str to list of str
-            Missing lines and points, by the reason.
+            The missing lines and points for each reason; changed in place.
         """
         if self.source:
             return self.source_of_lines.lines()
@@ -376,7 +376,7 @@ class LinesCell:
 
 @dataclass(frozen=True)
 class Lines(Figure):
-    """Figure with cells of lines along an axis; a cell without lines is left out.
+    """Figure whose cells show lines along an axis; cells without lines are left out.
 
     Attributes
     ----------
@@ -417,7 +417,10 @@ class Lines(Figure):
                 registry.check_choice(f"panel {cell.panel}: lines", line, ran)
 
     def draw(self, drawing: Drawing) -> list[Path]:
-        """Draw the cells and return the files written; none if no line of runs ran."""
+        """Draw the cells and return the files written.
+
+        Nothing is drawn if lines of runs are wanted, but none of them ran.
+        """
         charts: list[Chart] = []
         gaps: dict[str, list[str]] = {}
         for cell in self.cells:

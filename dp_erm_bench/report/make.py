@@ -89,9 +89,9 @@ def check_report(config: Mapping[str, Any]) -> None:
 def _config_of_drawing(
     folder: Path, manifest: Mapping[str, Any], written: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return a configuration with its paper, and with changes named in its profile.
+    """Return the configuration with the key `paper`, and changes named in `profile`.
 
-    The figures of an unchanged experiment of the package are those of this version.
+    An unchanged experiment of the package gets the figures of the installed version.
     """
     name = experiment_of_folder(folder, manifest)
     config = {"paper": name, **_label_changes(written)}
@@ -109,7 +109,7 @@ def experiment_of_folder(folder: Path, manifest: Mapping[str, Any]) -> str:
 
 
 def _choices_of_folder(folder: Path) -> Sequence[Row] | None:
-    """Return the choices of a folder, None if they cannot be read."""
+    """Return the chosen settings of a folder, None if they cannot be read."""
     try:
         return read_choices(folder) or ()
     except UsageError:
@@ -119,8 +119,8 @@ def _choices_of_folder(folder: Path) -> Sequence[Row] | None:
 def _label_changes(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a configuration whose profile names the changes of the experiment.
 
-    Captions and claims show the profile, so that changed ones do not pass for those of
-    the paper.
+    Captions and claims show the profile. Results of a changed experiment are thus not
+    mistaken for those of the paper.
     """
     changes = config.get("changes")
     if not changes:
@@ -131,9 +131,10 @@ def _label_changes(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def latest_figures(folder: Path) -> list[str]:
-    """Return the files of the latest claims and figures, all if no run lists them.
+    """Return the files with the claims and figures of the latest run.
 
-    Other files are from earlier runs, perhaps with other settings.
+    If the manifest does not list these files, all files are returned. Files that it
+    does not list are from earlier runs, perhaps with other settings.
     """
     paths = [folder / CLAIMS, *list_files(folder / "figures", ".png")]
     files = [one.relative_to(folder).as_posix() for one in paths if one.is_file()]

@@ -64,7 +64,7 @@ class Panel:
     lines : tuple of str
         Labels of the lines drawn against passes, in the order of the legend.
     over_epsilon : tuple of str
-        Lines drawn against epsilon. Their runs at other epsilons than 1 have the label
+        Lines drawn against epsilon. The label of their runs at other epsilons than 1 is
         "<line> over epsilon".
     authors : mapping of str to str
         The name of the authors' decoded curve for a line, by the label of the line.
@@ -111,7 +111,7 @@ class PanelRuns:
     over_epsilon : mapping of str to list of (float, LineErrors)
         The runs of each line, sorted by epsilon.
     missing : mapping of str to str
-        Why lines are missing, by line.
+        The reason for each missing line, by line.
     """
 
     panel: Panel
@@ -121,9 +121,9 @@ class PanelRuns:
 
     @property
     def along_passes(self) -> list[Chart]:
-        """Return the charts of the lines against passes, none if none of them ran.
+        """Return the charts of the lines against passes, none if no line ran.
 
-        If curves of the authors are drawn, which are means, the lines are means, too.
+        The authors' curves are means. If they are drawn, the lines are means, too.
         """
         own, panel = decoded_curves(self.panel.name), self.panel
         authors = {k: own[v][0] for k, v in panel.authors.items() if k in self.lines}
@@ -135,14 +135,14 @@ class PanelRuns:
 
     @property
     def along_epsilon(self) -> list[Chart]:
-        """Return the chart of the final errors against epsilon, none if none ran."""
+        """Return the chart of the final errors against epsilon, none if no line ran."""
         lines = {line: final_errors(runs) for line, runs in self.over_epsilon.items()}
         title = f"{self.panel.title}, over ε"
         return [chart_of_lines(title, "ε", lines)] if lines else []
 
 
 def look_up(table: pd.DataFrame, panel: Panel) -> PanelRuns:
-    """Look up the lines of a panel.
+    """Return the runs of a panel's lines, and the reasons for missing lines.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def source_in_words() -> str:
 
 @dataclass(frozen=True)
 class Panels(Figure):
-    """Figure of errors against passes and epsilon by panel, with an overview and log.
+    """Figures of errors against passes and epsilon: each panel, and an overview.
 
     Attributes
     ----------
@@ -232,7 +232,7 @@ class Panels(Figure):
             panel.check(lines)
 
     def draw(self, drawing: Drawing) -> list[Path]:
-        """Draw each panel that ran, the overview and the log; return the files written.
+        """Draw the panels that ran and the overview; write the log; return all paths.
 
         The manifest in the results folder says which lines did not run. choices.csv is
         read from the same folder.
@@ -264,7 +264,7 @@ class Panels(Figure):
 def _save_charts(
     charts: Sequence[Chart], path: Path, drawing: Drawing, *notes: str
 ) -> list[Path]:
-    """Save charts on one sheet and return the files written, none without charts."""
+    """Save charts on one sheet and return the files written; none without charts."""
     if not charts:
         return []
     charts, folders = charts_of_figure(charts), [drawing.folder.parent]
@@ -273,7 +273,7 @@ def _save_charts(
 
 
 def _notes_of_panels(ran: Sequence[PanelRuns]) -> str:
-    """Return the sentences of all panels' notes, each once, as one paragraph."""
+    """Return the sentences of all panels' notes as one paragraph, without repeats."""
     sentences = [part for one in ran for part in one.panel.note.split(". ") if part]
     once = dict.fromkeys(sentence.removesuffix(".") for sentence in sentences)
     return ". ".join(once) + "." if once else ""
@@ -322,9 +322,9 @@ def write_log(drawing: Drawing, drawn: Sequence[PanelRuns]) -> Path:
 
 
 def open_choices(folder: Path) -> list[str]:
-    """Return one line of text for each open choice of a folder.
+    """Return a text for each open choice of a folder.
 
-    A choice is open if a better setting may lie beyond those that were tried.
+    A choice is open if a better setting may lie beyond the settings that were tried.
     """
     try:
         return list_open_choices(read_choices(folder))

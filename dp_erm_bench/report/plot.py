@@ -78,7 +78,7 @@ WORST = 30.0
 SHADES = (1, 2, 5, 10, 30)
 MOST_CELLS, MOST_ROWS = 60, 150
 ROW = 0.19
-"""Inches of a row of a map of winners."""
+"""Height in inches of a row of a map of winners."""
 
 
 def shares_within(factors: pd.DataFrame) -> dict[str, Array]:
@@ -87,7 +87,7 @@ def shares_within(factors: pd.DataFrame) -> dict[str, Array]:
     Parameters
     ----------
     factors : DataFrame
-        Errors of lines (rows) as factors over the best of each problem (columns); nan
+        Errors of lines (rows) divided by the best error of each problem (columns); nan
         where a line did not run.
 
     References
@@ -129,17 +129,18 @@ def draw_profiles(
 
 
 def draw_winners(ax: Axes, factors: pd.DataFrame, marks: pd.DataFrame) -> None:
-    """Draw a map of factors over the best, dark to light, with its colour bar.
+    """Draw a map of errors divided by the best error, with a colour bar.
 
     Parameters
     ----------
     ax : Axes
         The axes to draw on.
     factors : DataFrame
-        Rows are lines; columns are data and epsilon, those of the same data side by
-        side. At least 1; nan where a line did not run.
+        Errors divided by the best of their column, at least 1; nan where a line did not
+        run. Rows are lines. Columns are pairs of data and epsilon, with the same data
+        side by side.
     marks : DataFrame
-        Of the same shape as `factors`: `wins` or `ties` for lines, and `NOTHING` for
+        Marks in the shape of `factors`: `wins` or `ties` for lines, and `NOTHING` for
         w = 0, or for a row that is not private, if no line beats it.
     """
     shown = np.log10(np.clip(factors.to_numpy(float), 1.0, WORST))
@@ -185,7 +186,7 @@ def _check_room(what: str, count: int, most: int) -> None:
 
 
 def curves_sheet(views: Sequence[Shown], width: str) -> Sheet:
-    """Return the sheet of curves, at most `MOST_LINES` lines in a cell.
+    """Return the sheet of curves, with at most `MOST_LINES` lines in a cell.
 
     Parameters
     ----------
@@ -193,7 +194,7 @@ def curves_sheet(views: Sequence[Shown], width: str) -> Sheet:
         The rows to draw. With several views, the charts of a panel are side by side,
         each with its quantity in the title.
     width : str
-        One of `WIDTHS`; if empty, it depends on the number of cells.
+        One of `WIDTHS`; if empty, it is chosen by the number of cells.
 
     Raises
     ------
@@ -217,7 +218,10 @@ def curves_sheet(views: Sequence[Shown], width: str) -> Sheet:
 
 
 def _titled_charts(drawn: Shown, named: bool) -> Iterator[tuple[str, Chart]]:
-    """Yield panel titles and charts of a view; if `named`, charts name the quantity."""
+    """Yield the panel's title and the chart, for all charts of a view.
+
+    If `named`, the title of each chart names the quantity.
+    """
     view, rows = drawn.view, drawn.rows
     lines = rows.groupby([PANEL, FACET], sort=False)[LINE].unique()
     reserve_styles(lines)
@@ -253,7 +257,7 @@ def _titled_charts(drawn: Shown, named: bool) -> Iterator[tuple[str, Chart]]:
 
 
 def _scale_along(values: pd.Series[Any], along: bool) -> str:
-    """Return the scale of an x axis for a column; empty for words."""
+    """Return the scale of the x axis for a column of values; empty for words."""
     if values.dtype.kind not in "iuf":
         return ""
     return "log" if style.suits_log_scale([*values]) else "linear"
@@ -274,7 +278,7 @@ def caption_of_view(
     about : str
         The beginning of the caption.
     charts : sequence of Chart
-        The panels that are drawn of the view, if any.
+        The charts that are drawn from the view, if any.
     table : DataFrame or None
         The result of `summary_of` for the view; None if it is not known yet.
     """
@@ -294,13 +298,13 @@ def caption_of_view(
 
 
 def _quantity_label(drawn: Shown) -> str:
-    """Return the label of the axis of the quantity."""
+    """Return the label of the y axis."""
     split = _scale_of_axis(drawn) == "symlog"
     return axis_words(drawn.view.y) + " (linear around 0, then log)" * split
 
 
 def _look_of_line(line: str, view: View) -> Style:
-    """Return the style of a line: thicker if highlighted, thinner if others are."""
+    """Return the style of a line, thick if highlighted and thin if other lines are."""
     look = style_of(line)
     if not view.highlight:
         return look
@@ -323,11 +327,11 @@ def _scale_of_axis(drawn: Shown) -> str:
 
 
 def _standings_of_view(drawn: Shown, most: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the summary of problems, and every line's factor over the best of each.
+    """Return the summary of a view, and each line's value over the best of a problem.
 
     A problem is a panel at one epsilon on which all lines minimise the same function.
-    For accuracies and areas under curves, factors are those of 1 minus the value. As
-    w = 0 is among the lines, only models that are not private have factors below 1.
+    Accuracies and areas under curves are replaced by 1 minus the value. As w = 0 is
+    among the lines, only models that are not private have factors below 1.
     """
     _check_room("lines", drawn.rows[LINE].nunique(), most)
     cells = drawn.rows.groupby([PANEL, FACET, "_x"])["_one_function"]
@@ -350,13 +354,13 @@ def _standings_of_view(drawn: Shown, most: int) -> tuple[pd.DataFrame, pd.DataFr
 
 
 def _factors_of(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the values of lines over the best of each problem, baselines last."""
+    """Return values of lines divided by the best of each problem; baselines last."""
     grid = _grid_of(table, "value").clip(lower=FLOOR)
     return grid / grid.drop(index=[*MODELS.values()], errors="ignore").min()
 
 
 def _grid_of(table: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Return a column as a grid: lines as rows, baselines last, problems as columns."""
+    """Return a column as a grid: rows are lines (baselines last), columns problems."""
     lines = sorted(dict.fromkeys(table[LINE]), key=lambda line: line in BASELINES)
     problems = table[[PANEL, "epsilon"]].drop_duplicates()
     grid = table.pivot(index=LINE, columns=[PANEL, "epsilon"], values=column)
@@ -364,14 +368,14 @@ def _grid_of(table: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def profiles_sheet(drawn: Shown, width: str) -> Sheet:
-    """Return the sheet of performance profiles, at most `MOST_LINES` lines in a cell.
+    """Return a sheet of performance profiles with at most `MOST_LINES` lines in a cell.
 
     Parameters
     ----------
     drawn : Shown
         The rows of a view against epsilon, whose final values are compared.
     width : str
-        One of `WIDTHS`; if empty, it depends on the number of cells.
+        One of `WIDTHS`; if empty, it is chosen by the number of cells.
 
     Raises
     ------
@@ -408,9 +412,9 @@ def _measure_in_words(drawn: Shown) -> str:
 
 
 def winners_sheet(drawn: Shown, width: str) -> Sheet:
-    """Return the sheet with the map of which line wins on which problem.
+    """Return the sheet with the map of winners: the best line of each problem.
 
-    Parameters and errors are those of `profiles_sheet`.
+    The parameters and errors are those of `profiles_sheet`.
     """
     table, factors = _standings_of_view(drawn, MOST_ROWS)
     marks = _grid_of(table, "place").fillna("")
@@ -466,30 +470,32 @@ def plot(
     names: Mapping[str, str] | None = None,
     highlight: str | Sequence[str] = (),
 ) -> Picture:
-    """Return a matplotlib figure of any results; a notebook shows it once.
+    """Return a matplotlib figure of results.
 
     Parameters
     ----------
     results : DataFrame, str, Path or sequence of paths
-        The result of `load_results`, or the paths that it takes.
+        The result of `load_results`, or paths of results folders.
     x, y, panel, line, facet : str; except for x and y also sequence of str
         Columns of the table, parameters of algorithms or keys of datasets: the axes,
-        and what tells panels, lines and facets apart. `View` has the defaults. Against
-        passes, iterations and seconds, whole runs are drawn; against anything else,
-        their final values. Several y, separated by commas, are curves side by side.
+        and what tells panels, lines and facets apart. The defaults are explained in
+        `View`. Against passes, iterations and seconds, whole runs are drawn; against
+        other columns, final values. If y names several quantities, separated by commas,
+        their curves are drawn side by side.
     kind : {'curves', 'profile', 'winners'}
-        Lines; performance profiles over panels and epsilon; a map of winners.
+        The kind of plot: lines, performance profiles over panels and epsilon, or a map
+        of winners.
     statistic : {'median', 'quantiles', 'interval', 'mean'}
         Line and band over the seeds, see `STATISTICS`.
     where : mapping of str to value or list
         Values of columns to keep, as in ``{"epsilon": 1}``.
     width : {'column', 'page', 'slide'}
-        Width of a paper's column or page, or of a slide. By default it is a column for
-        one panel, and a page for several.
+        Width of the figure: a paper's column or page, or a slide. The default is a
+        column for one panel, and a page for several.
     names : mapping of str to str
         Names to show for lines, as in ``{"gd": "DP-GD (ours)"}``.
     highlight : str or sequence of str
-        Lines to emphasise; a string may hold several, separated by commas.
+        Lines to emphasise; a string may list several lines, separated by commas.
 
     Raises
     ------
@@ -521,7 +527,7 @@ def _words_of_value(value: Any) -> list[str]:
 
 
 def all_of(table: pd.DataFrame, view: View) -> Iterator[tuple[str, View]]:
-    """Yield the kinds of plots that suit the contents of a table, with their views.
+    """Yield the kinds of plots that suit a table, each with its view.
 
     Parameters
     ----------
@@ -539,7 +545,7 @@ def all_of(table: pd.DataFrame, view: View) -> Iterator[tuple[str, View]]:
 
 
 def names_of(names: str | Sequence[str]) -> tuple[str, ...]:
-    """Return names as a tuple; a string may hold several, separated by commas."""
+    """Return names as a tuple, from a sequence or a string with commas."""
     parts = names.split(",") if isinstance(names, str) else names
     return tuple(part for part in parts if part)
 
@@ -556,13 +562,13 @@ def sheet_of_view(
     view : View
         What to show of the table.
     kind, width : str
-        As in `plot`; an empty width depends on the number of cells.
+        As in `plot`; an empty width is chosen by the number of cells.
     """
     check_choice("kind", kind, [*KINDS])
     if width:
         check_choice("width", width, [*WIDTHS])
     if view.line == (LINE,) and not view.where and view.x in ("", "epsilon", *ALONG):
-        # Checked early: telling thousands of lines apart takes long.
+        # This is checked early, because it takes long to tell thousands of lines apart.
         lines = table[LINE].str.removesuffix(OVER).nunique()
         _check_room("lines", lines, MOST_LINES * MOST_CELLS)
     if kind == "curves":
@@ -581,11 +587,12 @@ class Curves(Figure):
     Attributes
     ----------
     name : str
-        Name of the files, after that of the experiment; by default made of the axes.
+        Name of the files, written after the name of the experiment. By default it is
+        made of the names of the axes.
     x, y, statistic, width : str
         As in `plot`.
     panel, line, facet : tuple of str
-        Columns, as in `plot`; lists in the yaml.
+        Columns, as in `plot`; written as lists in the yaml.
     where : mapping
         Values of columns to keep.
     about : str
@@ -612,7 +619,10 @@ class Curves(Figure):
         check_stem(self.name)
 
     def draw(self, drawing: Drawing) -> list[Path]:
-        """Draw and return the files written; print why if there is nothing to draw."""
+        """Draw the figure and return the files written.
+
+        If there is nothing to draw, the reason is printed.
+        """
         kept = {name: _words_of_value(value) for name, value in self.where.items()}
         split = self.panel, self.line, self.facet or None, self.statistic, kept
         view = View(self.x, self.y, *split, drawing.folder.parent)
@@ -636,6 +646,6 @@ class Profile(Curves):
 
 @dataclass(frozen=True)
 class Winners(Curves):
-    """A map of which line wins on which problem."""
+    """A map of the winning line on each problem."""
 
     kind: ClassVar[str] = "winners"

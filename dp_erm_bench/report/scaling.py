@@ -1,8 +1,8 @@
 """Final values of a line along n, p, epsilon, or the quotient of two bounds.
 
-The quotient is that of the bounds of DP-CD and DP-SGD in Mangold et al. (ICML 2022,
-section 3.4), for each panel of a family. For convex losses the bound of DP-CD is
-norm_{M^-1}(L) R_M and that of DP-SGD is Lambda R_I, up to the same factor.
+The quotient of each panel of a family is the bound on DP-CD over the bound on DP-SGD in
+Mangold et al. (ICML 2022, section 3.4). For convex losses the bound on DP-CD is
+norm_{M^-1}(L) R_M and the bound on DP-SGD is Lambda R_I, up to the same factor.
 """
 
 from __future__ import annotations
@@ -40,15 +40,16 @@ if TYPE_CHECKING:
 
 
 def norm_quotient(problem: ERMProblem) -> float:
-    """Return norm_{M^-1}(L) R_M / (Lambda R_I) of a dense problem, started at w = 0.
+    """Return the quotient of the bounds on DP-CD and DP-SGD, started at w = 0.
 
-    L_j and Lambda are the Lipschitz constants on these records, and M_j is taken from
-    the data. R_M and R_I are the distances to the optimum without the penalty's part.
+    The quotient is norm_{M^-1}(L) R_M / (Lambda R_I). L_j and Lambda are the Lipschitz
+    constants on these records, and M_j is taken from the data. R_M and R_I are the
+    distances to the optimum without the penalty's part.
 
     Parameters
     ----------
     problem : ERMProblem
-        A problem with a Lipschitz loss and a certified optimum.
+        A dense problem with a Lipschitz loss and a certified optimum.
 
     Raises
     ------
@@ -66,14 +67,14 @@ def norm_quotient(problem: ERMProblem) -> float:
 
 
 def quotients_of(config: Mapping[str, Any], family: str) -> dict[str, float]:
-    """Return the quotient of each panel `<family>_...` of an experiment.
+    """Return the quotient of the two bounds for each panel of a family.
 
     Parameters
     ----------
     config : mapping
-        The experiment's resolved yaml; its blocks name the data.
+        The experiment's resolved configuration, whose blocks name the data.
     family : str
-        The common start of the panels' names.
+        The start of the panels' names, before an underscore.
     """
     from dp_erm_bench.experiment.parameters import problem_named
     from dp_erm_bench.problems.erm.problem import ERMProblem
@@ -105,11 +106,11 @@ class Scaling(RunsAlong):
     skipped : mapping of float to str
         Values of the axis at which the algorithm cannot run, with the reason.
     quantity : str
-        Name of the column of the values; empty for excess risks F(w) - F*.
+        Name of the column with the values; empty for excess risks F(w) - F*.
     sets : tuple of k ndarrays
-        The seed of the data of each run; empty if all runs have the same.
+        The seed of the data of each run; empty if all runs have the same data.
     zeros : tuple of k ndarrays
-        The value of w = 0 on the problem of each run, nan if it is unknown.
+        The value at w = 0 on the problem of each run, nan if it is unknown.
     """
 
     ends: tuple[Array, ...]
@@ -132,7 +133,7 @@ class Scaling(RunsAlong):
     def standing_still(self) -> Scaling:
         """Return the runs as if they stayed at w = 0.
 
-        Raises `Missing` if w = 0 has no value.
+        Raise `Missing` if the value at w = 0 is unknown.
         """
         if any(np.isnan(zeros).any() for zeros in self.zeros):
             raise Missing(f"w = 0 has no {self.quantity or 'error'}")
@@ -140,15 +141,15 @@ class Scaling(RunsAlong):
 
     @property
     def mean(self) -> Array:
-        """Return the mean over runs, or over the means of data sets if several."""
+        """Return the mean over runs; with several data sets, over the means of each."""
         places = range(len(self.ends))
         return np.array([self.finals(place).units().mean() for place in places])
 
     @property
     def slope(self) -> float:
-        """Return the least-squares slope of log mean against log x.
+        """Return the least-squares slope of the log of the mean against log x.
 
-        It is nan with fewer than two points or a mean that is not positive.
+        The slope is nan with fewer than two points or a mean that is not positive.
         """
         return log_slope(self.x, self.mean)
 
@@ -185,7 +186,7 @@ def slope_weights(x: Array) -> Array:
 def scaling_of_line(
     table: pd.DataFrame, panel: str, line: str, axis: str, quantity: str = ""
 ) -> Scaling:
-    """Return the final excess risks F(w) - F*, or a quantity, of a line along an axis.
+    """Return the final excess risks F(w) - F* of a line, or another quantity's values.
 
     Parameters
     ----------
@@ -194,13 +195,13 @@ def scaling_of_line(
     panel, line, axis : str
         Labels of panel and line; the column, or key of the dataset, that varies.
     quantity : str
-        Another column, such as `excess_risk`; F(w) - F* if empty.
+        The column to return instead, such as `excess_risk`; F(w) - F* if empty.
 
     Returns
     -------
     Scaling
-        Without the points at which every run was skipped. Values are infinite where
-        F(w) is nan.
+        The values, without points at which every run was skipped. Values are infinite
+        where F(w) is nan.
 
     Raises
     ------
@@ -214,14 +215,14 @@ def scaling_of_line(
     rows = curves.rows_of_line(rows[served] if served.any() else rows, line)
     values = _values_of_line(rows, line, quantity).astype(float)
     levels = baseline_columns(rows, quantity or "objective")
-    if not quantity:  # above the optimum, which is no baseline of itself
+    if not quantity:  # the optimum is subtracted, so it is not a baseline
         levels = levels[[ZERO]].sub(rows["optimum"], axis=0)
     begun = values.where(rows["iteration"] == 0).groupby(rows["trial"])
     rows = rows.assign(excess=values.fillna(math.inf)).join(levels)
     trials = rows.groupby("trial")["iteration"]
     last = rows.loc[trials.idxmax()].sort_values("trial")
     along, ends = last[axis].to_numpy(float), last["excess"].to_numpy()
-    # Without a baseline, the value of w = 0 is that where a run begins.
+    # If the value at w = 0 is unknown, it is replaced by the first value of the run.
     zeros = last[ZERO].fillna(begun.transform("first")).to_numpy(float)
     beside = last.groupby(axis)[[*levels]].median().dropna(axis=1, how="all")
     sets = last["dataset_seed"].to_numpy(float)
@@ -255,7 +256,7 @@ def _values_of_line(rows: pd.DataFrame, line: str, quantity: str) -> Any:
 
 
 def _check_points(table: pd.DataFrame, family: Collection[str], axis: str) -> None:
-    """Raise `Missing` unless each panel of a family is one point, all different."""
+    """Raise `Missing` unless the panels of a family are distinct points of an axis."""
     owner: dict[float, str] = {}
     for panel in family if axis in table else ():
         values = table.loc[table["panel"] == panel, axis].dropna().unique()
@@ -276,15 +277,15 @@ def finals_along(
 ) -> Scaling:
     """Return the final values of a line along `n`, `p`, `epsilon` or `quotient`.
 
-    Against the quotient they are relative errors. Otherwise they are excess risks, or
-    the given quantity.
+    Against the quotient, the values are relative errors. Otherwise they are excess
+    risks, or the given quantity.
 
     Parameters
     ----------
     table : DataFrame
         The tidy table, one row per checkpoint.
     config : mapping
-        The experiment's resolved yaml.
+        The experiment's resolved configuration.
     panel : str
         Label of the panel, or the common start of the labels of a family.
     axis, line : str
@@ -295,7 +296,8 @@ def finals_along(
     Raises
     ------
     Missing
-        If there are none, or a panel of the line did not run. The message says why.
+        If there are no values, or a panel of the line did not run. The message says
+        why.
     """
     if axis != QUOTIENT:
         blocks = [str(block["panel"]) for block in config.get("blocks") or ()]
@@ -314,7 +316,7 @@ def finals_along(
 
 
 def final_errors(runs: Sequence[tuple[float, LineErrors]]) -> Scaling:
-    """Return the final errors of runs of one line, each with its value of an axis."""
+    """Return the final errors of one line from pairs of axis value and runs."""
     import pandas as pd
 
     lines = [one for _, one in runs]

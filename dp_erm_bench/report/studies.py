@@ -51,7 +51,7 @@ SHARES = np.linspace(0.0, 1.0, 201)
 
 @dataclass(frozen=True)
 class Nonzeros(Figure):
-    """Figure of how many non-zeros the records of datasets have.
+    """Figure of the number of non-zeros of the records of datasets.
 
     Attributes
     ----------
@@ -75,8 +75,8 @@ class Nonzeros(Figure):
     def draw(self, drawing: Drawing) -> list[Path]:
         """Draw the distribution of non-zeros over the records of each dataset.
 
-        A curve is the share of records with at most so many non-zeros. The caption
-        names datasets that are not available.
+        A curve is the share of records with at most a given number of non-zeros. The
+        caption names datasets that are not available.
         """
         lines, missing = dict[str, Array](), list[str]()
         for name in self.datasets:
@@ -102,7 +102,7 @@ class Nonzeros(Figure):
 
 
 def nonzeros_of_dataset(name: str) -> tuple[Array, int]:
-    """Return the non-zeros of each record of a dataset, and its number of features p.
+    """Return each record's number of non-zeros, and the number of features p.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def nonzeros_of_dataset(name: str) -> tuple[Array, int]:
 def draw_shares(ax: Axes, title: str, lines: dict[str, Array]) -> None:
     """Draw the distribution of non-zeros over the records of each dataset.
 
-    A curve is the share of records with at most so many non-zeros.
+    A curve is the share of records with at most a given number of non-zeros.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ LINES = {
     ("default", "exact"): Style("exact (Gaussian)", style.GREY, "x", 5.0),
     ("default", "best"): Style("what we use", style.GREEN, "", 0.0, 2.0),
 }
-# Shades, so that no line looks like that of an accountant.
+# Shades and marks that differ from those of the accountants' lines.
 OF_EPSILON = (("#9ECAE1", "<"), ("#4292C6", "h"), ("#08519C", ">"))
 OF_INSTANCE = (("#8C510A", "*", 6.0), ("#D8A25A", "p", 4.5), ("#543005", "8", 4.5))
 TITLES = {"greedy_cd": "DP-GCD", "random_cd": "DP-CD", "sgd": "DP-SGD"}
@@ -163,7 +163,7 @@ XLABELS = {
 
 @dataclass(frozen=True)
 class Accounting(Study):
-    """Figure of the noise by accountant, and of what printed constants guarantee."""
+    """Figure of the noise by accountant, and of the guarantees of printed constants."""
 
     file = "accounting.csv"
 
@@ -176,8 +176,8 @@ class Accounting(Study):
         """Draw the study on one sheet.
 
         If the rows of `audit.accounting.noise_rows` have several adjacencies or deltas,
-        only the most frequent one is drawn. Rows of `violation_table` are computed if
-        none are recorded.
+        only the most frequent one is drawn. If the study recorded no rows of
+        `violation_table`, they are computed here.
         """
         import pandas as pd
 
@@ -201,18 +201,18 @@ class Accounting(Study):
 
 
 def _rows_with(table: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Return the rows with a value in a column, none if there is no such column."""
+    """Return the rows with a value in a column; none if the column is missing."""
     return table[table[column].notna()] if column in table else table[:0]
 
 
 def middle_epsilon(values: Sequence[float]) -> float:
-    """Return the one epsilon to draw: 1 if it is among the values, else the middle."""
+    """Return the epsilon to draw: 1 if it is among the values, else the middle one."""
     ordered = sorted(set(values))
     return 1.0 if 1.0 in ordered else ordered[len(ordered) // 2]
 
 
 def _draw_relative_noise(ax: Axes, name: str, rows: pd.DataFrame) -> None:
-    """Draw each accountant's noise, divided by ours, against the iterations T."""
+    """Draw each accountant's noise, divided by our noise, against the iterations T."""
     epsilon = middle_epsilon(rows["epsilon"].tolist())
     rows = rows[(rows["epsilon"] == epsilon) & rows["z"].notna()]
     lines = [
@@ -262,7 +262,7 @@ def _draw_lines(
     y: str,
     claimed: bool = True,
 ) -> None:
-    """Draw lines on log scales, with a dashed line at 1 if that is what is claimed."""
+    """Draw lines on log scales; if `claimed`, add a dashed line at 1."""
     drawn = [1.0] if claimed else []
     for look, line in lines:
         line = line.sort_values(x)
@@ -279,7 +279,7 @@ def _draw_lines(
 
 
 def accounting_caption(noise: pd.DataFrame) -> str:
-    """Return the caption of `Accounting`: its panels, and the budget of their rows."""
+    """Return the caption of `Accounting`: the budget, and what its panels show."""
     last = (
         "Last panel: one coordinate with L = 1 / kappa among m with L = 1 (all M = 1), "
         "one record replaced: delta(1) of what is released, from below, over the delta "
@@ -311,15 +311,15 @@ ROW = 0.22
 
 @dataclass(frozen=True)
 class Audit(Study):
-    """Figure of audits, each as the interval from its lower bounds to its claim."""
+    """Figure of audits, with lines from the lower bounds on epsilon to the claim."""
 
     file = "audits.csv"
 
     def rows(self, recorded: Iterable[Facts]) -> Iterator[Row]:
-        """Yield one row per audit: its guarantee, and the bounds that its runs prove.
+        """Yield one row per audit, with its guarantee and the bounds that it proves.
 
-        Only chunks with records of both neighbours count. An unfinished audit is judged
-        on the runs that it has so far.
+        Only chunks with saved records of both neighbours count. An unfinished audit is
+        judged on the runs that have been saved so far.
         """
         by_audit: dict[str, dict[int, dict[int, list[float]]]] = {}
         for spec, facts in recorded:
@@ -336,7 +336,7 @@ class Audit(Study):
                 yield _judge_audit(json.loads(words), first, second, alpha)
 
     def draw(self, drawing: Drawing) -> list[Path]:
-        """Draw one panel per budget; return the files written, none without audits."""
+        """Draw one panel per budget, if there are audits; return the files written."""
         table = drawing.table
         if table.empty:
             return []
@@ -355,12 +355,12 @@ def _judge_audit(
     how: Mapping[str, Any], first: Array, second: Array, alpha: float
 ) -> Row:
     name, params = how["algorithm"]["name"], how["algorithm"]["params"]
-    if is_file(name):  # plans are not trusted: no file that one names is imported
+    if is_file(name):  # plans are not trusted, so files that they name are not run
         raise UsageError(f"algorithm={name}: a plan must name no file")
     adjacency = how["budget"]["adjacency"]
     attack = named_attack(name, params, Budget(**how["budget"]))
     judged = verdict(first, second, attack.guarantee, alpha)
-    # The claim, `epsilon`, may be less: a budget pays for whole steps only.
+    # The claimed `epsilon` may be below the budget, which pays for whole steps only.
     asked = {"budget": float(how["budget"]["epsilon"])}
     return audit_row(name, params, adjacency, judged) | asked
 

@@ -38,8 +38,8 @@ class Style:
     width : float
         Line width in points.
     family : str
-        Name of the line for authors' curves in the legend, and in narrow margins; the
-        label up to its first comma if not given.
+        Name of the line for authors' curves in the legend, and in narrow margins. The
+        default is the label up to its first comma.
     dashes : str or tuple
         Matplotlib line style.
     """
@@ -58,7 +58,7 @@ class Style:
         return self.colour, self.marker, self.dashes
 
     def curve(self) -> dict[str, Any]:
-        """Return the arguments of a line plot."""
+        """Return the plot arguments for the line."""
         return {
             "color": self.colour,
             "marker": self.marker,
@@ -69,12 +69,12 @@ class Style:
         }
 
     def band(self) -> dict[str, Any]:
-        """Return the arguments of a band around a line: pale, with an edge."""
+        """Return the plot arguments for the band around the line."""
         edge = {"edgecolor": (self.colour, 0.5), "linewidth": 0.5}
         return {"facecolor": (self.colour, 0.12), "zorder": 1.0, **edge}
 
     def authors(self) -> dict[str, Any]:
-        """Return the arguments of the authors' curve: thin, dashed, behind."""
+        """Return the plot arguments for the authors' curve: thin, dashed, behind."""
         return {
             "color": self.colour,
             "linewidth": 1.0,
@@ -165,9 +165,9 @@ STYLES = {
     ),
     "ssp": Style("ssp", "#44AA99", "H", 5.0),
 }
-"""Styles of lines of reproduced papers, of baselines, and of algorithms anywhere."""
+"""Styles of lines of reproduced papers, of baselines, and of the algorithms."""
 
-# The last three are Tol's, for sheets with more lines than the other colours.
+# The last three are Tol's. They are used if a sheet needs more colours.
 COLOURS = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, BLACK, GREY, BROWN) + (
     *("#332288", "#999933", "#882255"),
 )
@@ -177,19 +177,19 @@ OTHERS = tuple(
     for turn in range(len(MARKERS))
     for at, colour in enumerate(COLOURS)
 )
-"""Looks of lines without a style in `STYLES`: 144 before one is repeated."""
+"""The 144 looks for lines without a style in `STYLES`."""
 
 SHADES = (0.45, -0.4, 0.65, -0.6)
-"""How far to shift the colour of an algorithm's further lines to white, or to black."""
+"""Shifts of the colour of an algorithm's further lines, to white (> 0) or black."""
 
 SHAPES: tuple[dict[str, Any], ...] = tuple(
     {"color": colour, "linestyle": dashes, "linewidth": 0.9, "zorder": 3.5}
     for colour in ("#444444", BROWN)
     for dashes in ((0, (6, 1.5, 1, 1.5)), (0, (4, 1, 1, 1, 1, 1)), "solid", (0, (1, 1)))
 )
-"""Looks of bounds, different from that of w = 0.
+"""Looks of bounds, different from the look of w = 0.
 
-Bounds are drawn above the lines, on which they may lie.
+Bounds are drawn above the lines, because they may coincide with a line.
 """
 
 _given: dict[str, Style] = {}
@@ -199,8 +199,8 @@ _bounds: dict[str, dict[str, Any]] = {}
 def style_of(line: str, beside: Iterable[str] = ()) -> Style:
     """Return the style of a line by its label in the table.
 
-    Each algorithm has its own colour. A line without a style, or with that of another
-    line, gets the next free colour and marker, until `forget_styles` is called.
+    Each algorithm has its own colour. A line without a style, or with the style of
+    another line, gets the next free colour and marker, until `forget_styles` is called.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def style_of(line: str, beside: Iterable[str] = ()) -> Style:
 
 
 def _shaded_looks(colour: str) -> list[tuple[str, str, str]]:
-    """Return the looks of further lines of an algorithm: shades of its colour."""
+    """Return the looks of an algorithm's further lines, in shades of a colour."""
     from matplotlib.colors import to_hex, to_rgb
 
     def shade(far: float) -> str:
@@ -240,7 +240,7 @@ def _shaded_looks(colour: str) -> list[tuple[str, str, str]]:
 
 
 def reserve_styles(panels: Iterable[Sequence[str]]) -> None:
-    """Assign styles to the lines of panels, to lines of `STYLES` before others."""
+    """Assign styles to the lines of panels, first to lines with a style in `STYLES`."""
     panels = [[*lines] for lines in panels]
     for planned in (True, False):
         for lines in panels:
@@ -250,12 +250,12 @@ def reserve_styles(panels: Iterable[Sequence[str]]) -> None:
 
 
 def bound_style(label: str) -> dict[str, Any]:
-    """Return the plot arguments of a bound, the same wherever it is drawn."""
+    """Return the plot arguments of a bound; a label always gets the same look."""
     return _bounds.setdefault(label, SHAPES[len(_bounds) % len(SHAPES)])
 
 
 def forget_styles() -> None:
-    """Forget all assigned looks, as before the figures of another experiment."""
+    """Forget all assigned looks; called before the figures of an experiment."""
     _given.clear()
     _bounds.clear()
 
@@ -284,12 +284,12 @@ def _letters_of_font() -> frozenset[int]:
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Set fonts and sizes of the figures drawn inside; no text is below 7 points."""
+    """Set fonts and sizes of the figures drawn in this context, at least 7 points."""
     import matplotlib
 
     settings: Any = {
         "font.size": 8,
-        # Axes show full values, not an offset to add to them.
+        # Ticks show full values, not differences to an offset.
         "axes.formatter.useoffset": False,
         "axes.titlesize": 8.5,
         "axes.labelsize": 8,
@@ -331,7 +331,7 @@ def scale_x(ax: Axes, kind: str, values: Sequence[float]) -> None:
         ax.set_xscale("symlog", linthresh=1.0, linscale=0.5)
         ax.set_xlabel(f"{ax.get_xlabel()} (linear to 1, then log)")
         tens = [0.0, *(10.0**k for k in range(max(0, math.ceil(math.log10(end)))))]
-        # The last tick needs room next to the one before it.
+        # The last tick needs room next to the tick before it.
         ticks, room = (PASSES, 0.8) if end <= PASSES[-1] else (tens, 0.45)
         label_ticks(ax.xaxis, [*(tick for tick in ticks if tick < room * end), end])
         ax.set_xlim(0, end * 1.02)
@@ -355,7 +355,7 @@ def suits_log_scale(values: Sequence[float]) -> bool:
 
 
 def place_of_infinity(values: Sequence[float]) -> float:
-    """Return where infinity is drawn: a step of a log axis beyond the largest value."""
+    """Return the place of infinity on a log axis: a step beyond the largest value."""
     known = [one for one in values if 0.0 < one < math.inf]
     step = known[-1] / known[-2] if len(known) > 1 else 10.0
     return known[-1] * max(step, 2.0) if known else 1.0
@@ -405,23 +405,23 @@ def scale_y(ax: Axes, kind: str, extent: tuple[float, float]) -> None:
 
 
 def scale_linear(axis: Axis) -> None:
-    """Give a linear axis few ticks, in plain numbers without an offset or a factor."""
+    """Set few ticks on a linear axis, as plain numbers without offset or factor."""
     from matplotlib.ticker import MaxNLocator
 
     label_ticks(axis, MaxNLocator(MOST_TICKS, steps=[1, 2, 2.5, 5, 10]))
 
 
 def label_ticks(axis: Axis, ticks: Any, endless: float = math.nan) -> None:
-    """Set the ticks of an axis, labelled with plain numbers.
+    """Set the ticks of an axis, and label them with plain numbers.
 
     Parameters
     ----------
     axis : Axis
         The axis of a plot.
     ticks : sequence of float or Locator
-        The ticks, or what places them.
+        The ticks, or a Locator that places them.
     endless : float
-        The tick that is labelled ∞; nan for none.
+        The tick that is labelled ∞; nan if there is no such tick.
     """
     from matplotlib.ticker import FixedLocator, FuncFormatter, Locator, NullLocator
 

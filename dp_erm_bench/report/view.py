@@ -81,26 +81,26 @@ OVER = " over epsilon"
 RUN = ["experiment", "panel", "line", "phase", "trial"]
 PANEL, LINE, FACET = "panel", "line", "facet"
 OWN = "_zero"
-"""Column with the value of w = 0 on the problem of each run."""
+"""Name of the column with the value at w = 0 on the problem of each run."""
 GUARANTEE = ("epsilon", "delta", "adjacency")
 PROOF = "whether epsilon is proved"
 SEVERAL = 4
-"""Most problems, or most left-out values, that a caption names."""
+"""Largest number of problems, or of left-out values, that a caption names."""
 
 
 @dataclass(frozen=True)
 class View:
-    """The selection of what a plot shows of a table.
+    """The selection of rows and columns of a table that a plot shows.
 
     Attributes
     ----------
     x, y : str
-        Columns, or parameters of the algorithms and keys of the datasets; if empty,
-        `passes` and the first of `FIRST` that the table has.
+        Columns, parameters of the algorithms, or keys of the datasets. If empty, `x` is
+        `passes`, and `y` is the first of `FIRST` that the table has.
     panel, line : tuple of str
         Columns that tell panels and lines apart.
     facet : tuple of str or None
-        Columns that split panels further; None for epsilon if it varies.
+        Columns that split panels further; None means epsilon if it varies.
     statistic : str
         One of `STATISTICS`.
     where : mapping of str to sequence of str
@@ -110,10 +110,10 @@ class View:
     others : tuple of Path
         Other results folders whose trials are in the table.
     names : mapping of str to str
-        Names to show for lines, by the label or its part before the first comma.
+        Names to show for lines, by label, or by the part of it before the first comma.
     highlight : tuple of str
-        Lines to emphasise, by label or by the name shown; a string may hold several,
-        separated by commas.
+        Lines to emphasise, by label or by the name shown; a string may list several
+        lines, separated by commas.
     """
 
     x: str = ""
@@ -135,17 +135,17 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """The rows that a view shows, and what its caption has to say about them.
+    """The rows that a view shows, with texts about them for the caption.
 
     Attributes
     ----------
     rows : DataFrame
-        With text columns `panel`, `facet` and `line`, the columns `_x` and `_y`, and
-        those that `baseline_columns` and `with_beyond` add for each run.
+        The rows, with text columns `panel`, `facet` and `line`, the columns `_x` and
+        `_y`, and the columns that `baseline_columns` and `with_beyond` add.
     view : View
         The view, with all names filled in.
     pooled : str
-        What the statistics pool over, in words.
+        A text that says which runs the statistics pool.
     left_out : tuple of str
         Sentences on trials that are not drawn.
     unlike : str
@@ -161,7 +161,7 @@ class Shown:
 
     @property
     def statistic_in_words(self) -> str:
-        """Return the statistic and what it pools over, in words."""
+        """Return a text that names the statistic and the runs that it pools."""
         words, levels = STATISTICS[self.view.statistic]
         if levels is not None:
             return f"{words} of {self.pooled}"
@@ -185,8 +185,8 @@ class Shown:
     def columns_beside(self) -> dict[str, str]:
         """Return the columns of the baselines that are drawn with lines, by name.
 
-        Runs that are drawn as a whole begin at w = 0, so that it is not drawn again.
-        Otherwise each run has the value of w = 0 on its own problem.
+        If whole runs are drawn, w = 0 is left out, because they begin there. Otherwise
+        its column contains the value at w = 0 on the problem of each run.
         """
         along = self.view.x in ALONG
         columns = {name: name for name in self.baselines if name != ZERO}
@@ -203,7 +203,7 @@ class Shown:
 def rows_of_view(table: pd.DataFrame, view: View) -> Shown:
     """Return the rows of a table that a view shows, with panel, facet and line.
 
-    Raises UsageError for names that the table does not have, and if no rows are left.
+    Raise UsageError for names that the table does not have, and if no rows are left.
     """
     view = _with_short_keys(view)
     rows, kept = _rows_not_tuning(table, view)
@@ -246,7 +246,7 @@ def rows_of_view(table: pd.DataFrame, view: View) -> Shown:
 
 
 def _with_short_keys(view: View) -> View:
-    """Return a view with columns named as in the table, however they were typed."""
+    """Return a view with columns named as in the table, from long or short names."""
     x, y = short_key(view.x), short_key(view.y)
     panel, line = (tuple(map(short_key, names)) for names in (view.panel, view.line))
     facet = view.facet and tuple(map(short_key, view.facet))
@@ -280,9 +280,9 @@ def _in_order(rows: pd.DataFrame, view: View) -> pd.DataFrame:
 def _mark_comparable(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
     """Return rows with a flag `_alike`, and a sentence if lines cannot be compared.
 
-    Lines cannot be compared on different data, nor if the quantity depends on parts of
-    the objective that differ, such as the strength of the penalty. A baseline that
-    differs between problems drawn together is dropped.
+    Lines on different data cannot be compared. Lines can neither be compared if the
+    quantity depends on parts of the objective that differ, such as the strength of the
+    penalty. A baseline that differs between problems drawn together is dropped.
     """
     x = [] if view.x in ALONG else ["_x"]
     cells = rows.groupby([PANEL, FACET, *x], sort=False, dropna=False).ngroup()
@@ -321,7 +321,7 @@ def _mark_comparable(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]
 
 
 def _same_guarantee(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
-    """Return rows, `_alike` only if guarantees agree, and a sentence if they do not.
+    """Return rows with `_alike` unset if guarantees differ, and a sentence on this.
 
     Guarantees differ if lines on the same records differ in epsilon, delta or
     adjacency, or if epsilon is proved for some of them only.
@@ -344,7 +344,7 @@ def _same_guarantee(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
 def _rows_not_tuning(
     table: pd.DataFrame, view: View
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """Return a view's rows without tuning trials, and sentences on what was kept."""
+    """Return a view's rows without tuning trials, and sentences on the values kept."""
     kept = []
     for name, values in view.where.items():
         words = text_of(column_of(table, name, "where"))
@@ -364,7 +364,7 @@ def _rows_not_tuning(
 
 
 def first_of(rows: pd.DataFrame) -> str:
-    """Return the first quantity of `FIRST` that rows have, else `objective`."""
+    """Return the first quantity of `FIRST` that the rows have, else `objective`."""
     return next((one for one in FIRST if _has_measure(rows, one)), "objective")
 
 
@@ -373,7 +373,10 @@ def _has_measure(rows: pd.DataFrame, name: str) -> bool:
 
 
 def _measured_rows(rows: pd.DataFrame, y: str) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """Return the rows with a quantity, lost runs as the worst, and what is left out."""
+    """Return the rows with a quantity, and sentences on the trials that are left out.
+
+    Lost runs get the worst value.
+    """
     numbers = [
         name
         for name in rows
@@ -401,7 +404,7 @@ def _measured_rows(rows: pd.DataFrame, y: str) -> tuple[pd.DataFrame, tuple[str,
 
 
 def _name_lines(ends: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
-    """Return panel, facet and line of every run, and what lines pool over."""
+    """Return the panel, facet and line of every run, and a text on the pooled runs."""
     import pandas as pd
 
     names = pd.DataFrame(index=ends.index)
@@ -440,7 +443,10 @@ def _values_in_words(
 
 
 def _rename_lines(lines: pd.Series[str], names: Mapping[str, str]) -> pd.Series[str]:
-    """Return lines renamed; raise UsageError if a name fits no line, or two."""
+    """Return the lines with new names.
+
+    Raise UsageError if a name does not fit a line, or if two lines get the same name.
+    """
     if not names:
         return lines
     for name in names:
@@ -457,14 +463,14 @@ def _rename_lines(lines: pd.Series[str], names: Mapping[str, str]) -> pd.Series[
 
 
 def _stems_of_lines(lines: pd.Series[str]) -> set[str]:
-    """Return lines, and the part of each before its first comma."""
+    """Return the set of all lines, and of their parts before the first comma."""
     return {word for line in lines.unique() for word in (line, line.partition(",")[0])}
 
 
 def _highlighted_lines(lines: pd.Series[str], view: View) -> tuple[str, ...]:
-    """Return the highlighted lines one by one; a string may hold several.
+    """Return the names of the highlighted lines.
 
-    They are separated by commas, unless the whole string is the name of a line.
+    A string that is not the name of a line is split at its commas.
     """
     if not view.highlight:
         return ()
@@ -527,19 +533,19 @@ def summary_of(drawn: Shown) -> pd.DataFrame:
     -------
     DataFrame
         The columns are `panel` (with the facet), the column x, `line` and `quantity`.
-        `median` has the 95 % interval `ci_low`, `ci_high` over `runs`, pooled as by
-        `by_split`; the interval is nan for too few runs. For `BASELINES` it is nan and
-        `runs` is 0. `constant` is the name of the constant model and the quantity by
-        which it is compared. `beats_zero`, `beats_constant`, `unbeaten` and `place` are
-        those of `places_of_lines`, and `best` says whether the line wins. No line wins
-        if lines cannot be compared. Runs that diverged count as infinite.
+        `ci_low` and `ci_high` are the 95 % interval of `median` over `runs` runs,
+        pooled as by `by_split`; the interval is nan for too few runs. For `BASELINES`
+        it is nan and `runs` is 0. `constant` is the name of the constant model and the
+        quantity by which it is compared. `beats_zero`, `beats_constant`, `unbeaten` and
+        `place` are from `places_of_lines`, and `best` says whether the line wins. No
+        line wins if lines cannot be compared. Runs that diverged count as infinite.
     """
     import pandas as pd
 
     rows, x, y = drawn.rows, drawn.view.x, drawn.view.y
     sign, names = -1.0 if is_better_higher(y) else 1.0, drawn.baselines
     place = [PANEL, FACET, "_x"]
-    # There may be thousands of lines: a frame of each takes long.
+    # There may be thousands of lines, and a frame for each of them would take long.
     groups = rows.groupby([*place, LINE], sort=False).indices
     ordered: list[Any] = sorted(groups.items(), key=lambda item: item[1][0])
     beside = rows.groupby(place, sort=False)[names].median().to_dict("index")
@@ -578,11 +584,11 @@ def summary_of(drawn: Shown) -> pd.DataFrame:
 
 
 def summary_text(table: pd.DataFrame, kind: str) -> str:
-    """Return a summary as text: `csv` as it is, else a grid with the best in bold.
+    """Return a summary as text: all rows as `csv`, or a grid with the best in bold.
 
-    The problems (panel and x) are the rows of a grid and the lines its columns, or the
-    other way round if there are more lines. The name of a problem says if nothing beats
-    w = 0 or the constant model there, and if it has no intercept.
+    The problems (panel and x) are the rows of the grid and the lines are its columns.
+    If there are more lines than problems, the lines are the rows. The name of a problem
+    says if nothing beats w = 0 or the constant model there, and if it has no intercept.
     """
     if kind == "csv":
         return csv_of(table)
@@ -611,7 +617,7 @@ def _plain_place(at: object) -> str:
 
 
 def _reasons_without_winner(table: pd.DataFrame, x: str) -> pd.Series[str]:
-    """Return for each row, in brackets, why no line wins its problem; else empty.
+    """Return for each row a reason, in brackets, if no line wins its problem.
 
     If lines cannot be compared, the sentences of `Shown.unlike` say so.
     """
@@ -627,7 +633,7 @@ def _reasons_without_winner(table: pd.DataFrame, x: str) -> pd.Series[str]:
 
 
 def _numbers_in_words(table: pd.DataFrame) -> pd.Series[str]:
-    """Return the median of each row with its interval, if it has one."""
+    """Return the median of each row as text, with its interval if known."""
     median, low, high = (table[name].map("{:.3g}".format) for name in NUMBERS)
     return median.where(
         table[NUMBERS[1]].isna(), median + " [" + low + ", " + high + "]"
@@ -640,7 +646,7 @@ def latex_table(grid: pd.DataFrame, bold: pd.DataFrame) -> str:
     Parameters
     ----------
     grid, bold : DataFrame
-        Texts, and which of them are bold; index and columns are the headings.
+        The texts, and whether each is bold. Index and columns are the headings.
     """
     styled = grid.style.format(escape="latex").format_index(escape="latex")
     styled = styled.format_index(escape="latex", axis="columns")
@@ -650,7 +656,7 @@ def latex_table(grid: pd.DataFrame, bold: pd.DataFrame) -> str:
 
 
 def markdown_table(grid: pd.DataFrame) -> str:
-    """Return a table of texts as Markdown, its index as the first column."""
+    """Return a table of texts as Markdown, with its index as the first column."""
     code = str.maketrans({"|": r"\|", "<": r"\<", "\n": " "})
     rows = [[str(grid.index.name or ""), *grid.columns], *grid.itertuples(name=None)]
     safe = [" | ".join(str(cell).translate(code) for cell in row) for row in rows]

@@ -1,19 +1,19 @@
 """Share a results folder: keep the code that it used, and pack it as a zip.
 
-**sources/<digest>/** holds a user's own files that a run used: the experiment's yaml,
-and the file of a solver or loss with the modules next to it that it imports. The folder
+**sources/<digest>/** has a user's own files that a run used: the experiment's yaml, and
+the file of a solver or loss with the modules next to it that it imports. The folder
 is named by the first digits of the content's digest in the plan. Nothing in it is
 imported unless the user of `replay` asks for it.
 
 A **bundle** is a zip of plan, records, table, page, manifests, sources, versions and
-`README.md` with commands. The data files are not in it. Unpacked, it is a results
+`README.md` with commands. The data files are not in it. An unpacked bundle is a results
 folder. A zip is not trusted: `unpack_bundle` accepts only regular files of known names,
 each once, and limits their number and size.
 
 Anyone who knows all records but one, and the seed, can check a guess of the last record
 with any number that is computed from the records: a digest, an optimum, an objective,
 an accuracy, or a key, which is a digest of a digest. For data not declared public, the
-copy therefore holds only settings, statuses and budgets (`Withheld`).
+copy therefore contains only settings, statuses and budgets (`Withheld`).
 """
 
 from __future__ import annotations
@@ -111,9 +111,10 @@ def _write_file(path: Path, text: bytes) -> None:
 
 
 def kept_file(part: Mapping[str, Any]) -> str:
-    """Return the path, in a results folder, of the kept file of a solver or loss.
+    """Return the path within a results folder of a solver's or loss's kept file.
 
-    `part` is its part of a trial's spec. The path is empty if that names no file.
+    `part` is the part of a trial's spec that describes the solver or loss. The path is
+    empty if `part` does not name a file.
     """
     name = f"{SOURCES}/{str(part.get('content'))[:NAMED]}/{part.get('name')}.py"
     return name if MEMBERS.fullmatch(name) else ""
@@ -122,7 +123,7 @@ def kept_file(part: Mapping[str, Any]) -> str:
 # What depends on records -------------------------------------------------------------
 
 PRIVATE = "withheld"
-"""Key in a line of the plan: the copy holds no number computed from its records."""
+"""Key of lines of the plan whose copies have no numbers computed from the data."""
 
 SETTINGS = (
     *("n", "p", "loss", "penalty", "strength", "constraint", "smoothness", "params"),
@@ -143,26 +144,26 @@ OF_RUNS = (
 """Keys of a manifest that do not depend on the data, on seeds or on searches."""
 
 SEEDS = ("seed", "seeds", "report")
-"""Keys of a configuration that hold seeds."""
+"""Keys of a configuration whose values are seeds."""
 SEEDED = re.compile(r"(?:^|\s)[\w.+~-]*\bseeds?=")
 """Matches a word of a command line that sets seeds."""
 
 
 def has_private_data(line: Mapping[str, Any]) -> bool:
-    """Return whether a line of a plan uses data that nobody declared public."""
+    """Return whether a line of a plan uses data that are not declared public."""
     spec = line["spec"]
     data = spec.get("dataset")
     if "task" in spec or not isinstance(data, dict):
         return False  # a task generates its own data
     if PUBLIC in data:
         return data[PUBLIC] is not True
-    with contextlib.suppress(UsageError):  # this installation may not know it
+    with contextlib.suppress(UsageError):  # the dataset may be unknown here
         return usual_fields(str(data.get("name"))).get(PUBLIC) is not True
     return True
 
 
 class Withheld:
-    """Removes from a copy what is computed from data that nobody declared public.
+    """Removes from a copy what is computed from data that are not declared public.
 
     Parameters
     ----------
@@ -172,7 +173,7 @@ class Withheld:
     Attributes
     ----------
     keys : set of str
-        Keys of the trials on private data. One line on such data is enough.
+        Keys of the trials with at least one line on private data.
     """
 
     def __init__(self, lines: Sequence[Mapping[str, Any]]) -> None:
@@ -199,11 +200,14 @@ class Withheld:
         }
 
     def is_left_out(self, line: Mapping[str, Any]) -> bool:
-        """Return whether a line is a search on private data, whose points reveal it."""
+        """Return whether a line is part of a search on private data.
+
+        The points of a search reveal information on its data.
+        """
         return line["key"] in self.keys and line["phase"] == "tune"
 
     def without_secrets(self, line: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a line of the plan; on private data without key, seeds and choices."""
+        """Return a line of the plan; for private data, drop key, seeds and choices."""
         key, spec = line["key"], line["spec"]
         if key not in self.keys:
             return dict(line)
@@ -226,7 +230,7 @@ class Withheld:
         return {k: v for k, v in params.items() if k not in self._ruled[key]}
 
     def record_without_secrets(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a trial's record; on private data only status, settings and budget."""
+        """Return a trial's record; for private data, status, settings and budget."""
         key, status = record["key"], record["status"]
         if key not in self.keys:
             return {k: v for k, v in record.items() if k != "crc"}
@@ -274,13 +278,13 @@ class Withheld:
 
 
 def _objects_of(value: Any) -> list[dict[str, Any]]:
-    """Return the mappings in a list; a manifest is not trusted to hold only these."""
+    """Return the mappings in an untrusted list, without its other entries."""
     every = value if isinstance(value, list) else ()
     return [one for one in every if isinstance(one, dict)]
 
 
 def _without_seeds(value: Any) -> Any:
-    """Return a part of a configuration without seeds, neither as keys nor in words."""
+    """Return a part of a configuration without keys and texts that set seeds."""
     if isinstance(value, dict):
         return {k: _without_seeds(one) for k, one in value.items() if k not in SEEDS}
     if isinstance(value, list):
@@ -306,7 +310,7 @@ def copy_folder(folder: Path, into: Path, whole: bool = False) -> int:
     Returns
     -------
     int
-        The number of trials on such data.
+        The number of trials on data not declared public.
 
     Raises
     ------
@@ -353,7 +357,7 @@ def _copy_records(
     """Copy the records of some trials in the order of `keys`, batch by batch.
 
     Records on private data lose their batch and their run, since both would reveal what
-    a search chose. Each is written by itself, as a record of `run`.
+    a search chose. Each of them is written alone, as a record of `run`.
     """
     planned, done = set(keys), set[str]()
     for key, record in zip(keys, store.records(keys), strict=True):
@@ -385,8 +389,8 @@ def _files_of(
     """Return the paths of the choices and sources to copy.
 
     With `private` data only code is copied: choices were made by looking at the data,
-    and a yaml names seeds. Code that differs from what ran is refused, since no replay
-    would run it.
+    and a yaml names seeds. Raise UsageError if code differs from the code that ran,
+    since no replay would run it.
     """
     parts = (line["spec"].get(group) for line in lines for group in registry.FROM_FILES)
     named = {kept_file(part): part for part in parts if isinstance(part, dict)}
@@ -548,7 +552,7 @@ def pack_bundle(folder: Path, path: Path) -> list[str]:
     def write(file: Any) -> None:
         with ZipFile(file, "w", ZIP_DEFLATED) as archive:
             for name, one in members.items():
-                info = ZipInfo(name)  # its default date of 1980 reveals no time
+                info = ZipInfo(name)  # its date is 1980, which does not reveal the time
                 info.compress_type, info.external_attr = ZIP_DEFLATED, 0o644 << 16
                 archive.writestr(info, one.read_bytes())
             _members_of(archive, path)
@@ -572,8 +576,8 @@ def unpack_bundle(path: Path, into: Path) -> Path:
     Raises
     ------
     UsageError
-        If the file is not a zip, is damaged or too large, or has a member that no
-        bundle has.
+        If the file is not a zip, is damaged or too large, or has a member that is not
+        allowed in a bundle.
     """
     if not path.is_file():
         raise UsageError(f"{path}: no such folder and no such file")
@@ -607,7 +611,7 @@ def _members_of(archive: ZipFile, path: Path) -> list[ZipInfo]:
     Raises
     ------
     UsageError
-        If they are too many or too large, or one of them is not allowed in a bundle.
+        If there are too many members, they are too large, or one is not allowed.
     """
     every = archive.infolist()
     _check_bound(path, "members", len(every), MOST_MEMBERS)

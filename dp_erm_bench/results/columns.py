@@ -1,4 +1,4 @@
-"""The columns of the results table: dtype, unit, meaning, and when each is empty."""
+"""The columns of the results table: types, units, meanings, and when they are empty."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Column(NamedTuple):
     meaning : str
         Description of its values.
     empty : str
-        When its value is missing; for a text, when it is empty.
+        When the value is missing, or, for a text, empty.
     unit : str
         Unit; empty for a name or a pure number.
     higher : bool
@@ -60,8 +60,8 @@ COLUMNS = {
         TEXT, "digest of the file of the records", "generated or published data"
     ),
     "standardise": Column(FLAG, "whether columns were standardised"),
-    "n": Column(COUNT, "records that were trained on", FAILED, "records"),
-    "p": Column(COUNT, "features", FAILED, "features"),
+    "n": Column(COUNT, "number of training records", FAILED, "records"),
+    "p": Column(COUNT, "number of features", FAILED, "features"),
     "loss": Column(TEXT, "name of the loss"),
     "penalty": Column(TEXT, "name of the penalty"),
     "strength": Column(NUMBER, "factor of the penalty", "no penalty"),
@@ -113,8 +113,8 @@ COLUMNS = {
     "dataset_seed": Column(
         COUNT, "seed of generation and split", "data without either"
     ),
-    "batch_size": Column(COUNT, "trials that were computed together", FAILED),
-    "iteration": Column(COUNT, "iterations done at the checkpoint", FAILED),
+    "batch_size": Column(COUNT, "number of trials computed together", FAILED),
+    "iteration": Column(COUNT, "number of iterations at the checkpoint", FAILED),
     "passes": Column(
         NUMBER, "work done at the checkpoint", FAILED, "passes over the data"
     ),
@@ -132,7 +132,9 @@ COLUMNS = {
     "relative_error": Column(
         NUMBER, "F(w) / F* - 1", f"{UNLIKE}, F* is 0 or the objective is empty"
     ),
-    "nnz": Column(COUNT, "coordinates of w that are not 0", FAILED, "coordinates"),
+    "nnz": Column(
+        COUNT, "number of coordinates of w that are not 0", FAILED, "coordinates"
+    ),
     "test_objective": Column(NUMBER, "objective on held-out records", NO_TEST),
     "test_risk": Column(NUMBER, "mean loss of held-out records", NO_TEST),
     "test_accuracy": Column(
@@ -178,28 +180,28 @@ COLUMNS = {
     ),
     "support_f1": Column(
         NUMBER,
-        "F1 score of the support of w for that of the true weights",
-        "the dataset does not say which these are",
+        "F1 score of the support of w against that of the true weights",
+        "the true weights are unknown",
         higher=True,
     ),
     "active_groups": Column(
         NUMBER,
-        "groups with a coordinate of w that is not 0",
+        "number of groups with a coordinate of w that is not 0",
         "no penalty or ball of groups",
         "groups",
     ),
     "change_points": Column(
         NUMBER,
-        "neighbouring coordinates of w whose absolute values differ",
+        "number of neighbouring coordinates of w with different absolute values",
         "no penalty or ball of the norm `range`",
         "coordinates",
     ),
     "references": Column(
         TEXT,
-        "JSON of the optimum and of the constant model, the number that loses least on "
-        "the training part: their measures on held-out records; of the latter also "
-        "`train_risk` and, with an intercept, the least `objective` with all other "
-        "weights 0; not private",
+        "JSON with the held-out measures of two references: the optimum, and the best "
+        "constant prediction on the training part. For the constant also `train_risk` "
+        "and, with an intercept, the smallest `objective` if all other weights are 0. "
+        "Not private",
     ),
     "clipped": Column(
         NUMBER,
@@ -251,7 +253,9 @@ COLUMNS = {
         f"{UNJUDGED}; {UNLIKE}",
     ),
 }
-"""All columns by name, in the order of the table; a table may lack `POPULATION`.
+"""All columns by name, in the order of the table.
+
+Those in `POPULATION` may be missing from a table.
 
 `solver`, `checked` and `doubt` describe the code and `run` the command; all others
 describe the trial.
@@ -320,12 +324,12 @@ def is_better_higher(name: str) -> bool:
 
 
 def sign_of(name: str) -> float:
-    """Return 1, or -1 for a column whose higher values are better."""
+    """Return -1 if higher values of a column are better, else 1."""
     return -1.0 if is_better_higher(name) else 1.0
 
 
 def worst_value(name: str) -> float:
-    """Return the worst value of a column, which runs without a result are given."""
+    """Return the worst value of a column, for runs without a result."""
     if not is_better_higher(name):
         return math.inf
     return -math.inf if name == "r2" else 0.0

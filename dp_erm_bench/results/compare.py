@@ -1,4 +1,4 @@
-"""Compare the final values of two folders, or of two values of a key within one.
+"""Compare the final values of two folders, or of two values of a key in a folder.
 
 Rows are matched by the settings of their trials in the plan. Keys of trials are not
 used, since they change with the code.
@@ -57,8 +57,8 @@ from dp_erm_bench.results.table import (
 LABELS = ["panel", "line", "phase"]
 ALWAYS = ["dataset", "algorithm", "epsilon"]
 EDITED = ["solver", "loss.content"]
-"""Digests of a user's own files. They do not separate trials: a file keeps its name
-after edits."""
+"""Digests of a user's own files. Trials are matched without them, because a file keeps
+its name after edits."""
 
 Row = dict[str, Any]
 
@@ -77,7 +77,7 @@ def finals_with_settings(folder: Path) -> pd.DataFrame:
     -------
     DataFrame
         Rows of the results table with the columns of `asked_columns`, and `setting`, a
-        number that is equal for trials with equal settings except seeds.
+        number that is equal for trials whose settings differ only in seeds.
 
     Raises
     ------
@@ -108,15 +108,15 @@ def finals_with_settings(folder: Path) -> pd.DataFrame:
 
 
 def asked_columns(spec: Mapping[str, Any]) -> Row:
-    """Return the values of some columns of the table as a specification gives them.
+    """Return the values that a trial's specification gives for columns of the table.
 
-    The table holds the values that resulted, which a failed trial does not have.
+    The table itself has the values that resulted, which a failed trial lacks.
     """
     strength = spec["penalty"].get("strength")
     return {
         **{part: spec[part]["name"] for part in OBJECTIVE},
         "strength": math.nan if strength is None else float(strength),
-        # A key that was added later does not count if it has its former effect.
+        # A key that was added later is ignored if its value has the former effect.
         "dataset_options": changed_options(SORTED(identifying_keys(spec["dataset"]))),
         "params": SORTED(spec["algorithm"]["params"]),
         "delta": str(spec["budget"]["delta"]),
@@ -176,8 +176,8 @@ def sides_by_key(
 ) -> tuple[list[tuple[str, pd.DataFrame]], dict[str, str]]:
     """Return final rows, split by the values of a key.
 
-    A value is left out if every one of its trials was skipped: in a tuned folder it has
-    no choices that could run.
+    A value is left out if all of its trials were skipped. In a tuned folder, such a
+    value has no choices that could run.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def sides_by_key(
     Returns
     -------
     sides : list of (str, DataFrame)
-        The rows of each value, sorted by it.
+        Each value with its rows, sorted by value.
     skipped : dict of str to str
         The values that were skipped, with their reasons.
 
@@ -219,7 +219,7 @@ def sides_by_key(
 
 
 def _values_never_run(finals: pd.DataFrame, owner: pd.Series[str]) -> dict[str, str]:
-    """Return the values of a key without any run, with the distinct reasons."""
+    """Return the values of a key for which nothing ran, with the distinct reasons."""
     others = {"", *owner[finals["status"] != "skipped"]}
     never = finals["message"][~owner.isin(others)]
     return {
@@ -229,13 +229,13 @@ def _values_never_run(finals: pd.DataFrame, owner: pd.Series[str]) -> dict[str, 
 
 
 def _keys_apart(every: pd.DataFrame, in_a: pd.Series[bool]) -> str:
-    """Return the keys that have no value in common between A and B, with their values.
+    """Return a text on the keys that have no value in common between A and B.
 
-    The text is empty if there is no such key; then the seeds differ.
+    The text is empty if there is no such key; the seeds differ in this case.
     """
     told = [(key, {*own[in_a]}, {*own[~in_a]}) for key, own in every.items()]
     apart = [(key, a, b) for key, a, b in told if not a & b]
-    # Keys of both sides say more than parameters of an algorithm that one side has.
+    # Keys that both sides have say more than parameters that only one side has.
     apart.sort(key=lambda one: ("" in one[1] | one[2], one[0] not in ALWAYS))
     words = [
         f"{key} is {_brief_values(a)} in A and {_brief_values(b)} in B"
@@ -272,7 +272,7 @@ class ComparisonRule(NamedTuple):
     Attributes
     ----------
     by : {'trial', 'setting'}
-        Compare each common trial, or the medians over all seeds of each side.
+        Whether each common trial is compared, or the medians over all seeds.
     tolerance : float
         Relative changes up to this size count as equal.
     interval : float
@@ -293,7 +293,7 @@ class ComparisonRule(NamedTuple):
 
     @property
     def least(self) -> int:
-        """Return the smallest number of runs that can decide, as in a sign test."""
+        """Return the smallest number of runs for which a sign test can decide."""
         return math.ceil(1 - math.log2(1 - self.interval))
 
 
@@ -320,12 +320,13 @@ def compare_sides(
     Returns
     -------
     DataFrame
-        One row per setting and measure, with labels; `dataset`, `algorithm`, `epsilon`;
-        the other parameters in `setting`; `runs_a` and `runs_b` (if paired, the number
-        of pairs); `median_a`, `median_b`; the relative `change` B/A - 1 and its
-        interval `low`, `high` (nan for too few runs); `verdict` and `note`. A changed
-        status is a row with the measure `status`. Runs that only one side has are a row
-        with the measure `trials` and the verdict `only in A` or `only in B`.
+        One row per setting and measure. The columns are the labels; `dataset`,
+        `algorithm`, `epsilon`; the other parameters in `setting`; `runs_a` and `runs_b`
+        (if paired, the number of pairs); `median_a`, `median_b`; the relative `change`
+        B/A - 1 and its interval `low`, `high` (nan for too few runs); `verdict` and
+        `note`. A changed status is a row with the measure `status`. Runs that only one
+        side has are counted in a row with the measure `trials` and the verdict
+        `only in A` or `only in B`.
 
     Raises
     ------
@@ -374,7 +375,7 @@ def compare_sides(
 
 
 def labels_of_settings(every: pd.DataFrame) -> pd.DataFrame:
-    """Return columns `LABELS`, `ALWAYS` and `setting`, the other keys that differ."""
+    """Return `LABELS`, `ALWAYS`, and `setting`, a text of the other differing keys."""
     labels = every.reindex(columns=[*LABELS, *ALWAYS], fill_value="")
     names = differing_columns(every, labels)
     texts = add_differing_keys(pd.Series("", every.index), every, names)
@@ -437,7 +438,7 @@ def _rows_of_setting(
 
 
 def _rows_of_statuses(a: Array, b: Array, paired: bool) -> Iterator[Row]:
-    """Yield a row if the rank of a status changed, of pairs or of the worst trials."""
+    """Yield a row if statuses of pairs, or of the worst trials, differ in rank."""
     worst = [max(side, key=RANK.__getitem__) for side in (a, b)]
     pairs = zip(a, b, strict=True) if paired else [worst]
     moved = Counter((x, y) for x, y in pairs if RANK[x] != RANK[y])
@@ -449,7 +450,7 @@ def _rows_of_statuses(a: Array, b: Array, paired: bool) -> Iterator[Row]:
 
 
 def judge_difference(measure: str, a: Array, b: Array, rule: ComparisonRule) -> Row:
-    """Return medians, relative change, its interval and the verdict on two sides.
+    """Return the medians of two sides, their relative change, and a verdict.
 
     Parameters
     ----------

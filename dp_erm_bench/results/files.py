@@ -40,21 +40,21 @@ COUNTED = re.compile(rb',"lines":(\d{1,18}),"sum":"([0-9a-f]{8})"$')
 
 @contextlib.contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock; plan, table and manifest are changed only under it.
+    """Hold the lock of a results folder, for changes of plan, table and manifest.
 
     Files to which lines are appended have their own locks (`append_lines`). The kernel
-    releases a lock when its holder dies.
+    releases a lock when the process that holds it dies.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / LOCK, "ab", opener=open_no_link) as file:
-        # Some network file systems have no locks; there, use one run at a time.
+        # On network file systems without locks, only one run at a time is safe.
         with contextlib.suppress(OSError):
             paths.lock_file(file)
         yield
 
 
 def open_no_link(path: str, flags: int) -> int:
-    """Open a file for writing; refuse a link or a pipe in its place."""
+    """Open a file for writing; raise OSError for a link or a pipe in its place."""
     if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
         name = os.path.basename(path)
         why = f"{name} must be a regular file: put the file itself in its place"
@@ -115,7 +115,7 @@ def append_lines(path: Path, lines: bytes) -> None:
 
 
 def check_writable(folder: Path) -> None:
-    """Raise UsageError for a folder that cannot be written to; leave no trace.
+    """Check that a folder can be written to, without leaving a file in it.
 
     Raises
     ------
@@ -136,7 +136,7 @@ _called: ContextVar[tuple[Path, Path] | None] = ContextVar("called", default=Non
 
 @contextlib.contextmanager
 def name_as_folder(copy: Path, folder: Path) -> Iterator[None]:
-    """Make `typed_path` name a copy of a folder as the folder itself."""
+    """Make `typed_path` return the path of a folder if it is called with its copy."""
     token = _called.set((copy, folder))
     try:
         yield
@@ -168,18 +168,18 @@ def compact_json(value: Any) -> bytes:
 
 
 def add_checksum(text: bytes) -> bytes:
-    """Return a line with the checksum of all before it as its last key."""
+    """Return a line of JSON with the checksum of its other bytes as its last key."""
     body = text.removesuffix(b"}\n")
     return body + CRC % zlib.crc32(body)
 
 
 def is_sealed(text: bytes) -> bool:
-    """Return whether a line ends with the right checksum of all before it."""
+    """Return whether a line ends with the correct checksum of the bytes before it."""
     return text[-TAIL:] == CRC % zlib.crc32(text[:-TAIL])
 
 
 def parse_object(text: bytes) -> dict[str, Any] | None:
-    """Return the JSON object in a line; None if there is none."""
+    """Return the JSON object in a line; None if the line is not a JSON object."""
     try:
         content = DECODED(text.decode())
     except (ValueError, RecursionError):
@@ -205,20 +205,20 @@ def escape_formula(value: Any) -> Any:
 
 
 def as_it_was(cell: Any) -> Any:
-    """Undo `escape_formula` on a cell; a cell of a damaged row may not be a text."""
+    """Undo `escape_formula` on a cell of a csv; other values are returned unchanged."""
     held = isinstance(cell, str) and cell[:1] == "'" and FORMULA.match(cell)
     return cell[1:] if held else cell
 
 
 def csv_of(table: Any) -> str:
-    """Return a DataFrame as csv; no cell or heading is run by a spreadsheet."""
+    """Return a DataFrame as csv, escaping what a spreadsheet would run."""
     texts = {
         name: table[name].map(escape_formula)
         for name in table.columns
         if table[name].dtype.kind not in "biufc"
     }
     safe = table.assign(**texts).rename(columns=escape_formula)
-    # Readers end a line at a lone carriage return, and pandas does not quote it.
+    # Readers take a lone carriage return as a line's end; pandas does not quote it.
     odd = any("\r" in str(cell) for cells in texts.values() for cell in cells)
     quoting = csv.QUOTE_NONNUMERIC if odd else csv.QUOTE_MINIMAL
     return str(safe.to_csv(index=False, quoting=quoting))
@@ -250,8 +250,8 @@ def read_text(folder: Path, name: str, again: str = "") -> str | None:
     name : str
         Name of the file in it.
     again : str
-        Advice on how to make the file again, for the message. By default
-        `dp-erm-bench collect` makes it.
+        Advice for the error message on how to make the file again. By default the
+        message names `dp-erm-bench collect`.
 
     Raises
     ------
@@ -285,12 +285,12 @@ def checksum_of(file: BinaryIO) -> int:
 
 
 def lines_of(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines of a file; a line that is too long comes in parts."""
+    """Yield the lines of a file; lines that are too long are split."""
     yield from iter(partial(file.readline, paths.LARGEST_TEXT), b"")
 
 
 def sealed_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield lines with their checksums; the last one holds the count and sum of all."""
+    """Yield lines with checksums; the last line also gets the count and sum of all."""
     count = total = 0
     last = b""
     for raw in lines:

@@ -30,7 +30,7 @@ from dp_erm_bench.results.files import (
 
 LATEST = "manifest.json"
 TABLE = "table"
-"""Key of the latest manifest that holds notes on the table."""
+"""Key of the notes on the table in the latest manifest."""
 
 RUNNING = b'"outcome": "running"'
 
@@ -52,10 +52,10 @@ def current_time() -> str:
 
 
 def write_run(folder: Path, content: Mapping[str, Any]) -> None:
-    """Write the manifest of a run, named by its `run`, and copy it as the latest.
+    """Write the manifest of a run, and copy it as the latest manifest.
 
-    Values that JSON cannot hold are written as text. Notes on the table in the latest
-    manifest are kept.
+    The file is named by the key `run`. Values that JSON cannot represent are written as
+    text. Notes on the table in the latest manifest are kept.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def write_run(folder: Path, content: Mapping[str, Any]) -> None:
 
 
 def check_run(folder: Path, run: str) -> None:
-    """Raise UsageError if a run's manifest is gone, as its folder was then removed.
+    """Check that a run's manifest still exists; otherwise its folder was removed.
 
     Raises
     ------
@@ -96,14 +96,14 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def note_table(folder: Path, noted: Mapping[str, Any]) -> None:
-    """Write notes on the table into the latest manifest; needs the folder's lock."""
+    """Write notes on the table into the manifest; the caller must hold the lock."""
     _write_manifest(folder, {**read_manifest(folder), TABLE: dict(noted)}, latest=True)
 
 
 def note_ended(folder: Path) -> None:
-    """Mark runs as interrupted that were killed or whose machine stopped.
+    """Mark runs that were killed, or whose machine stopped, as interrupted.
 
-    Only runs of this host are examined, by whether their process still exists.
+    Only runs of this host are examined. A run has ended if its process is gone.
     """
     ended = []
     for path in paths.list_files(folder / "runs", ".json"):
@@ -220,7 +220,7 @@ def _state_of_checkout(root: Path) -> dict[str, Any] | None:
     how: dict[str, Any] = {"capture_output": True, "check": True, "timeout": 10}
     try:
         commit = subprocess.run([*git, "rev-parse", "HEAD"], **how).stdout.decode()
-        # Only files that a run reads count: a log next to them is no change.
+        # Only files that a run reads count. A log next to them is not a change.
         read = ("dp_erm_bench", "conf", "experiments")
         asked = (*git, "status", "--porcelain", "--", *read)
         changed = subprocess.run(asked, **how).stdout

@@ -30,29 +30,29 @@ REST = (
     *("epsilon", "delta", "adjacency"),
 )
 AXES = (ALGORITHM, DATASET, "epsilon")
-"""Columns that labels do not list as keys: labels begin with them, or they are axes."""
+"""Columns that labels do not list as keys: they begin the label, or are axes."""
 
 RAN = ("ok", "diverged")
 """Statuses of trials that have a result."""
 
 CHOSEN = "report"
-"""The phase whose parameters were chosen by tuning, so that they name no line."""
+"""The phase with parameters chosen by tuning, which are not used in labels of lines."""
 
 HOW_IT_WENT = r" \(.*\)$"
-"""Matches the note in a calibration's label: it is not proved, or not recounted."""
+"""Matches a note in brackets at the end of a calibration's label."""
 
 DIGITS = 8
-"""Digits of a digest that distinguishes solvers of the same name."""
+"""Number of digits of a digest that distinguishes solvers of the same name."""
 
 NO_NUMBER = ("usual", "usual_standardised", "usual_regression", "public")
-"""Keys of a dataset that affect no result, or have their own columns."""
+"""Keys of a dataset that do not affect results, or that have their own columns."""
 
 MADE = re.compile(r"(?P<algorithm>[^,]+)(, [\w.]+=.*)?")
 """Matches a label made by `label_table`: an algorithm, and keys that vary."""
 
 
 def parameters_of_rule(rule: str) -> list[str]:
-    """Return the parameters that a rule gave, from a text of the column `rule`."""
+    """Return the names of the parameters set by a rule, from a text of `rule`."""
     return rule.partition(": ")[2].split()
 
 
@@ -67,12 +67,13 @@ def settings_in_words(rows: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        On the index of the rows: the algorithm's parameters as `NAME.PARAMETER`; the
-        dataset's options as `DATASET.KEY`; algorithm, dataset, `standardise` and
-        `REST`; the parameters of loss, penalty and constraint as `PART.KEY`; and
-        `solver`. A cell is empty if its row has no such key, and for the tuned
-        parameters of report rows. It is `auto` if a rule gave the parameter. If only
-        some rows of a dataset name a key, the others have its usual value.
+        On the index of the rows, these columns: the algorithm's parameters as
+        `NAME.PARAMETER`; the dataset's options as `DATASET.KEY`; algorithm, dataset,
+        `standardise` and `REST`; the parameters of loss, penalty and constraint as
+        `PART.KEY`; and `solver`. A cell is empty if its row does not have the key, and
+        for the tuned parameters of report rows. It is `auto` if a rule gave the
+        parameter. If only some rows of a dataset name a key, the other rows get its
+        usual value.
     """
     import pandas as pd
 
@@ -95,7 +96,7 @@ def settings_in_words(rows: pd.DataFrame) -> pd.DataFrame:
     texts = pd.DataFrame({name: text_of(rows[name]) for name in plain})
     asked = texts["calibration"].str.replace(HOW_IT_WENT, "", regex=True)
     posed = _unpack_column(rows, "", "objective_options")
-    # The digest of a user's loss comes last: it separates only what no other key does.
+    # The digest of a user's loss is last: it separates only what other keys do not.
     posed = posed[sorted(posed, key=lambda one: str(one).endswith(".content"))]
     posed = posed.assign(solver=text_of(rows["solver"]).str[:DIGITS])
     told = [params, options.drop(columns=silent), texts.assign(calibration=asked)]
@@ -105,9 +106,9 @@ def settings_in_words(rows: pd.DataFrame) -> pd.DataFrame:
 def name_files(rows: pd.DataFrame) -> pd.DataFrame:
     """Return rows whose `dataset_options` name data files by short, distinct paths.
 
-    Files of equal content count as one. It is called by the name of its first path, or
-    by more of that path if another file has the same name. Several contents of one path
-    are numbered.
+    Files of equal content count as one file, which is named by its first path. Only the
+    file name is used, or more of the path if another file has the same name. Several
+    contents of one path are numbered.
     """
     texts = rows.reindex(columns=[DATASET, "dataset_options", CONTENT])
     texts = texts.astype(object).fillna("")
@@ -152,7 +153,7 @@ INTERNAL = (
 GIVEN = (
     *("n", "p", "strength", "epsilon", "delta", "seed", "dataset_seed", "iteration"),
 )
-"""Columns of given or counted numbers: they may be axes, but are not measures."""
+"""Columns of numbers that are given or counted; they may be axes, but not measures."""
 
 
 GROUPS = {
@@ -160,7 +161,7 @@ GROUPS = {
     STANDARDISE: DATASET,
     **dict.fromkeys(("epsilon", "delta", "adjacency"), "budget"),
 }
-"""Groups under which columns of the table are typed on the command line."""
+"""The groups that precede the names of columns on the command line."""
 
 
 def columns_of_key(every: pd.DataFrame, name: str, under: bool = False) -> list[str]:
@@ -171,7 +172,7 @@ def columns_of_key(every: pd.DataFrame, name: str, under: bool = False) -> list[
     every : DataFrame
         Columns from `settings_in_words`.
     name : str
-        The key alone, with its owner in front, or as on the command line.
+        The key alone, the key with its owner in front, or as on the command line.
     under : bool
         Whether a group, such as `dataset` or an algorithm, names all of its keys.
     """
@@ -190,7 +191,7 @@ def columns_of_key(every: pd.DataFrame, name: str, under: bool = False) -> list[
 
 
 def short_of(column: object) -> str:
-    """Return a column of `settings_in_words` without its owner."""
+    """Return the name of a column of `settings_in_words` without its owner."""
     return str(column).rpartition(".")[2]
 
 
@@ -200,7 +201,7 @@ def first_words(every: pd.DataFrame) -> pd.Series[str]:
 
 
 def match_values(words: pd.Series[str], values: Sequence[str]) -> pd.Series[bool]:
-    """Return which texts equal one of some values; numbers may be typed in any form."""
+    """Return whether each text equals a value; numbers may be typed in any form."""
     import pandas as pd
 
     numbers = pd.to_numeric(pd.Series([*values]), errors="coerce").dropna()
@@ -208,7 +209,7 @@ def match_values(words: pd.Series[str], values: Sequence[str]) -> pd.Series[bool
 
 
 def short_key(name: str) -> str:
-    """Return the table's name of a key such as `budget.epsilon`."""
+    """Return the name that the table uses for a key such as `budget.epsilon`."""
     return name.removeprefix("budget.").removeprefix("penalty.")
 
 
@@ -228,7 +229,7 @@ def column_of(table: pd.DataFrame, name: str, key: str) -> pd.Series[Any]:
     Raises
     ------
     UsageError
-        For an unknown name; the message lists those with several values.
+        For an unknown name. The message lists the names with several values.
     """
     import pandas as pd
 
@@ -255,8 +256,8 @@ def _unpack_column(
 ) -> pd.DataFrame:
     """Return the keys of a column of JSON as columns of text, named `OWNER.KEY`.
 
-    Without an owner, they are named by key alone. ``usual`` returns the value of an
-    owner's key for rows that do not name it.
+    Without an owner, the columns are named by the key alone. ``usual`` returns the
+    value of an owner's key for rows that do not have it.
     """
     import pandas as pd
 
@@ -265,7 +266,7 @@ def _unpack_column(
     codes, unique = pd.Index(pairs, tupleize_cols=False).factorize()
     found = [(str(name), mapping_of(str(text))) for name, text in unique]
     keys = dict.fromkeys((name, key) for name, one in found for key in one)
-    # Results are pooled over the seed of the data, which has its own column.
+    # The seed of the data is not a setting; it has its own column.
     columns = {
         f"{name}.{key}".removeprefix("."): _values_in_words(
             [
@@ -281,7 +282,7 @@ def _unpack_column(
 
 
 def mapping_of(text: str) -> dict[str, Any]:
-    """Return the mapping in a text of JSON; empty if it holds none."""
+    """Return the mapping in a text of JSON; empty if the text is not a mapping."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
@@ -290,7 +291,7 @@ def mapping_of(text: str) -> dict[str, Any]:
 
 
 def _values_in_words(values: Sequence[Any]) -> list[str]:
-    """Return values as text; numbers get six digits, or all if two would agree."""
+    """Return values as text; numbers get six digits, or all if two would look equal."""
     numbers = {one for one in values if isinstance(one, float)}
     alike = Counter(f"{one:.6g}" for one in numbers)
 
@@ -315,10 +316,10 @@ def text_of(column: pd.Series[Any]) -> pd.Series[str]:
 def differing_columns(
     rows: pd.DataFrame, base: pd.DataFrame, names: Sequence[str] = ()
 ) -> list[str]:
-    """Return the columns in which rows differ that agree in all of `base`.
+    """Return the columns in which rows with equal values in `base` differ.
 
-    A column that separates no more rows than those before it is left out, such as 1/n
-    after n.
+    A column that does not separate more rows than the columns before it is left out,
+    such as 1/n after n.
 
     Parameters
     ----------
@@ -382,13 +383,13 @@ def label_table(
     table : DataFrame
         The results table.
     again : bool
-        Whether labels made by this function are made again, from these rows alone.
+        Whether to replace labels that this function made from a larger table.
     parameters : bool
-        Whether lines are separated by the algorithm's parameters. If not, settings
-        compete within a line.
+        Whether lines are separated by the algorithm's parameters. If not, a line
+        contains several settings.
     axis : str
-        A column or key that is drawn along an axis. Labels leave it out, with the keys
-        that vary with it.
+        A column or key that is drawn along an axis. Labels leave it out, as well as the
+        keys that vary with it.
     """
     panel, line = table[PANEL].fillna(""), table[LINE].fillna("")
     bare = panel.eq("") & line.eq("")
@@ -492,14 +493,14 @@ def worst_if_lost(rows: pd.DataFrame, y: str) -> pd.Series[float]:
     rows : DataFrame
         Rows of the results table.
     y : str
-        The column. Its worst value is inf if lower is better, else see `worst_value`.
+        The column. `worst_value` has its worst value, which is inf if lower is better.
     """
     lost = ~rows["status"].isin(["ok", "skipped"]) & rows[y].isna()
     return rows[y].astype(float).mask(lost, worst_value(y))
 
 
 HELD = ("bounds", SCALE, "clip_to_bounds", "standardise")
-"""Keys of a dataset that change its records, and hence its optimum."""
+"""Keys of a dataset that change its records, and hence the optimum on them."""
 
 ON_OPTIMUM = ("objective", "relative_error")
 """Measures that are computed on the records after clipping to bounds."""
@@ -536,7 +537,7 @@ def under_bounds(rows: pd.DataFrame) -> str:
 def unchecked_in(rows: pd.DataFrame) -> tuple[str, ...]:
     """Return the algorithms in rows that have not passed `check`, sorted.
 
-    One that passed with a doubt is included, with the doubt after its name.
+    Algorithms that passed with a doubt are included, with the doubt after the name.
     """
     rows = rows.reindex(columns=["algorithm", "checked", "doubt"])
     rows = rows[rows["checked"].eq(False)]

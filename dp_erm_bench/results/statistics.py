@@ -41,12 +41,13 @@ def check_alike(rows: pd.DataFrame, by: Sequence[str], remedy: str) -> str:
     by : sequence of str
         Columns that define the groups.
     remedy : str
-        Advice for the message; `{0}` in it stands for the column that differs.
+        Advice for the message, in which `{0}` is replaced by the column that differs.
 
     Returns
     -------
     str
-        What the runs of a group differ in, such as `5 seeds` or `5 seeds, 3 splits`.
+        A text on the differences between the runs of a group, such as `5 seeds` or
+        `5 seeds, 3 splits`.
 
     Raises
     ------
@@ -66,12 +67,11 @@ def check_alike(rows: pd.DataFrame, by: Sequence[str], remedy: str) -> str:
 
 
 DRAWS, SPLITS = ("draw of the data", "draws of the data"), ("split", "splits")
-"""Words for the values of `dataset_seed`, one and several: of generated data, and of
-others."""
+"""Words for one and several values of `dataset_seed`, of generated and other data."""
 
 
 def pooled_in_words(rows: pd.DataFrame, by: Sequence[str]) -> str:
-    """Return the most that a group of runs pools, such as `5 seeds, 3 splits`.
+    """Return the largest numbers that a group pools, such as `5 seeds, 3 splits`.
 
     Seeds of a dataset are called splits, or draws for generated data.
 
@@ -98,15 +98,16 @@ def pooled_in_words(rows: pd.DataFrame, by: Sequence[str]) -> str:
 
 
 def sharing_data(rows: pd.DataFrame, by: Sequence[str]) -> str:
-    """Return a warning if groups hold several runs for each of several dataset seeds.
+    """Return a warning if groups have several runs for each of several dataset seeds.
+
+    The warning is empty if there is no such group.
 
     Parameters
     ----------
     rows : DataFrame
         Final rows of the results table.
     by : sequence of str
-        Columns that define the groups, at least one. The warning is empty if there is
-        no such group.
+        Columns that define the groups, at least one.
     """
     runs = rows.groupby([*by, "dataset_seed"], dropna=False, sort=False).size()
     sizes = runs.groupby(level=[*range(len(by))], dropna=False).agg(["size", "max"])
@@ -120,7 +121,7 @@ def sharing_data(rows: pd.DataFrame, by: Sequence[str]) -> str:
 
 RESAMPLES = 2000
 FLOOR = 1e-9
-"""Relative gap to which a certified optimum is exact; smaller errors count as equal."""
+"""Relative precision of a certified optimum; smaller errors count as equal."""
 
 LIKELY = 0.95
 WINS, TIES, LOSES = "wins", "ties", ""
@@ -136,7 +137,7 @@ CONSTANTS = {
     "base_rate": "the base rate",
     "mean": "the mean",
 }
-"""Names of the constant model: in the column `references`, and in a verdict.
+"""Names of the constant model in the column `references`, and in a verdict.
 
 This model predicts, for every record, the number with the least loss on the training
 part. It is the other trivial baseline that an algorithm must beat. It is computed from
@@ -149,11 +150,11 @@ MODELS = {
     "constant": "constant model (not private)",
     "optimum": "optimum (not private)",
 }
-"""The models of `references` that are shown next to lines, and their names."""
+"""The models in `references` that are shown next to lines, with the names shown."""
 
 BASELINES = (ZERO, *MODELS.values())
 FEWEST = 6
-"""Fewest runs for which a median has a 95 % interval.
+"""Smallest number of runs for which a median has a 95 % interval.
 
 All of n independent runs lie on one side of the median of their distribution with
 probability 2^(1 - n). This is below 5 % from n = 6 on. For fewer runs, no interval
@@ -161,7 +162,7 @@ between runs has level 95 %.
 """
 ALONE = f"fewer than {FEWEST} runs have no 95 % interval: none wins"
 AT_ZERO = {"balanced_accuracy": 0.5, "auc": 0.5}
-"""Values of these measures for w = 0, whose scores are all equal."""
+"""Values of measures for w = 0, which gives all records the same score."""
 
 COMPARED = (
     *("relative_error", "objective", "excess_risk", "population_risk"),
@@ -180,12 +181,12 @@ class Standing(NamedTuple):
     Attributes
     ----------
     median, low, high : float
-        Median over its runs, with the interval of `centre_of`. The interval is nan for
-        fewer than `FEWEST` runs.
+        Median over the line's runs, with the interval of `centre_of`. The interval is
+        nan for fewer than `FEWEST` runs.
     beats_zero : str
-        Whether that interval lies below the error of w = 0: `yes`; `no` if it lies
-        above; `tie` if it contains the error or there is no interval; empty if w = 0
-        has no error.
+        `yes` if the interval lies below the error of w = 0; `no` if it lies above;
+        `tie` if it contains the error or there is no interval; empty if the error of
+        w = 0 is unknown.
     beats_constant : str
         The same for the constant model, with the comparison of `Beyond`.
     unbeaten : str
@@ -194,8 +195,8 @@ class Standing(NamedTuple):
         constant model is not a point of the problem, and counts only if it is better.
     place : str
         Among lines with an interval that beat all baselines: `wins` for the smallest
-        median, and `ties` for lines that cannot be distinguished from it (the 95 %
-        interval of the difference does not lie above 0). Otherwise empty.
+        median, and `ties` for lines that cannot be distinguished from the winner (the
+        95 % interval of the difference does not lie above 0). Otherwise empty.
     """
 
     median: float
@@ -213,10 +214,10 @@ class Beyond(NamedTuple):
     Attributes
     ----------
     excess : array of shape (runs,)
-        For each run, its value minus that of the constant model. The value is the
-        objective. Without an intercept it is the mean loss on held-out records, or on
-        the training part if there are none. It is nan if unknown, and infinite for a
-        lost run.
+        For each run, its value minus the value of the constant model; nan if unknown,
+        and infinite for a lost run. The value is the objective. Without an intercept it
+        is the mean loss on held-out records, or on the training part if there are no
+        held-out records.
     intercept : bool
         Whether the constant model is a point of the problem.
     constant : str
@@ -231,7 +232,7 @@ class Beyond(NamedTuple):
 
 BEYOND = [f"_{name}" for name in Beyond._fields]
 OBJECTIVE, RISKS = "objective", ("test_risk", "train_risk")
-"""Quantities for comparing the constant model: the first if there is an intercept."""
+"""Quantities by which the constant model is compared, with and without intercept."""
 
 
 def with_beyond(rows: pd.DataFrame) -> pd.DataFrame:
@@ -262,14 +263,14 @@ def _constant_in(models: Mapping[str, Mapping[str, Any]]) -> tuple[str, float, s
 def loss_beyond(rows: pd.DataFrame) -> Beyond:
     """Return the excess loss of one line over the constant model.
 
-    ``rows`` are the final rows of its runs, with the columns `BEYOND`.
+    ``rows`` are the final rows of the line's runs, with the columns `BEYOND`.
     """
     (line,) = beyond_of_lines(rows, [np.arange(len(rows))])
     return line
 
 
 def beyond_of_lines(rows: pd.DataFrame, lines: Iterable[Any]) -> list[Beyond]:
-    """Return `loss_beyond` for several lines, each given by its positions in rows."""
+    """Return `loss_beyond` of several lines, each given by its positions in `rows`."""
     needed = (*BEYOND, "dataset_seed")
     excess, intercept, constant, seeds = (rows[name].to_numpy() for name in needed)
     return [
@@ -283,7 +284,7 @@ def beyond_of_lines(rows: pd.DataFrame, lines: Iterable[Any]) -> list[Beyond]:
 
 
 def by_split(values: npt.ArrayLike, seeds: npt.ArrayLike) -> Array:
-    """Return the values of a line's runs in the form that `places_of_lines` takes.
+    """Return the values of a line's runs in the form that `places_of_lines` needs.
 
     Parameters
     ----------
@@ -311,7 +312,7 @@ def by_split(values: npt.ArrayLike, seeds: npt.ArrayLike) -> Array:
 
 
 def lack_interval(runs: pd.DataFrame, by: Sequence[str]) -> pd.Series[bool]:
-    """Return which groups have too few runs for an interval, see `by_split`."""
+    """Return whether each group has too few runs for an interval, see `by_split`."""
     groups = runs.groupby([*by], sort=False)["dataset_seed"]
     size, seeds = groups.size(), groups.nunique(dropna=False)
     return size.lt(FEWEST) & ~(size.gt(seeds) & seeds.gt(1))
@@ -331,7 +332,7 @@ def places_of_lines(
     zero: float,
     others: Mapping[Key, Beyond] | None = None,
 ) -> dict[Key, Standing]:
-    """Return the standing of each line of one problem: which wins and which tie.
+    """Return the standing of each line of one problem: which line wins, and which tie.
 
     All figures, tables and leaderboards use this definition.
 
@@ -339,10 +340,10 @@ def places_of_lines(
     ----------
     errors : mapping of line to array
         The error of each run; smaller is better, infinite for a lost run. None for a
-        line that did not run. An array of shape (splits, 1) holds the medians of
-        several splits; their mean is judged then, with Student's law.
+        line that did not run. An array of shape (splits, 1) contains the medians of
+        several splits; lines are then judged by the mean, with Student's law.
     zero : float
-        The error of w = 0; nan if it has none.
+        The error of w = 0; nan if unknown.
     others : mapping of line to Beyond, optional
         The excess loss of each line's runs over the constant model.
     """
@@ -351,7 +352,7 @@ def places_of_lines(
     for sample, (line, own) in enumerate(errors.items()):
         if own is None:
             continue
-        # The samples are not paired: each algorithm has its own noise.
+        # The samples are not paired, because each algorithm has its own noise.
         centre, draws[line] = _centre_with_draws(own, sample)
         low, high = _ends_of_draws(draws[line])
         beats = "" if math.isnan(zero) else _lies_below(low, high, zero)
@@ -378,10 +379,11 @@ def places_of_lines(
 
 
 def _lines_told_worse(draws: Mapping[Key, Array], best: Key) -> set[Key]:
-    """Return the lines that are worse than the best one, at 95 % over all of them.
+    """Return the lines that are worse than the best line, by a test at 95 %.
 
-    The p-value of a line is twice the share of pairs of draws, one from each line, in
-    which it is no worse than the best.
+    The p-value of a line is twice the share of pairs of draws, one from the line and
+    one from the best line, in which the line is not worse. Holm's correction makes the
+    level hold for all lines together.
 
     References
     ----------
@@ -403,9 +405,10 @@ def _lines_told_worse(draws: Mapping[Key, Array], best: Key) -> set[Key]:
 
 
 def _centre_with_draws(values: Array, sample: int = 0) -> tuple[float, Array | None]:
-    """Return the centre of runs, and draws of the centre of their distribution, if any.
+    """Return the centre of runs, and draws of the centre of their distribution.
 
-    The centre is the median. For values of shape (splits, 1) it is their mean.
+    The centre is the median. For values of shape (splits, 1) it is their mean. The
+    draws are None if there are too few runs.
     """
     if values.ndim > 1:
         return float(values.mean()), likely_mean(values[:, 0], sample)
@@ -418,15 +421,15 @@ def _ends_of_draws(drawn: Array | None) -> tuple[float, float]:
 
 
 def _lies_below(low: float, high: float, level: float) -> str:
-    """Return whether an interval lies below a level; `TIE` without an interval."""
+    """Return `YES`, `NO` or `TIE`: whether an interval lies below a level."""
     return YES if high < level else NO if low > level else TIE
 
 
 def nothing_beats(unbeaten: Iterable[str]) -> str:
-    """Return a phrase that names the baseline which no line beats; empty if one does.
+    """Return a phrase that names the baseline which no line beats.
 
-    ``unbeaten`` holds the field `unbeaten` of each line. If a line beats w = 0, the
-    phrase names the constant model.
+    The phrase is empty if a line beats all baselines. If a line beats w = 0, the phrase
+    names the constant model. ``unbeaten`` is the field `unbeaten` of each line.
     """
     names = sorted({*unbeaten}, key=lambda name: name == ZERO)
     return f"nothing beats {names[0]}" if names and all(names) else ""
@@ -441,12 +444,12 @@ def medians_of(frame: pd.DataFrame) -> dict[str, float]:
 
 
 def baseline_columns(rows: pd.DataFrame, y: str) -> pd.DataFrame:
-    """Return the values of the baselines for each run; they need no private training.
+    """Return the values of the baselines for each run.
 
     Parameters
     ----------
     rows : DataFrame
-        Rows of the results table; they include the first checkpoint of each run.
+        Rows of the results table, including the first checkpoint of each run.
     y : str
         The column that is compared.
 
@@ -454,9 +457,9 @@ def baseline_columns(rows: pd.DataFrame, y: str) -> pd.DataFrame:
     -------
     DataFrame
         One column for each of `BASELINES`, on the index of `rows`; nan for a missing
-        value. For w = 0 it is the quantity at the first checkpoint, and for accuracies
-        the share of the larger class. For the models it is the value in `references`.
-        None is private except w = 0.
+        value. The value of w = 0 is the quantity at the first checkpoint, and for
+        accuracies the share of the larger class. The values of the models are those in
+        `references`. Only w = 0 is private.
     """
     import pandas as pd
 
@@ -469,7 +472,7 @@ def baseline_columns(rows: pd.DataFrame, y: str) -> pd.DataFrame:
     if y == "test_accuracy":
         found[ZERO] = found[ZERO].where(found[ZERO] >= 0.5, 1.0 - found[ZERO])
     elif y in AT_ZERO:
-        # Some measures exist at the last checkpoint only.
+        # Some measures exist only at the last checkpoint.
         judged = rows[y].notna().groupby(runs).transform("any")
         found[ZERO] = found[ZERO].mask(judged, AT_ZERO[y])
     models = {text: models_of(text) for text in rows["references"].dropna().unique()}
@@ -482,7 +485,7 @@ def baseline_columns(rows: pd.DataFrame, y: str) -> pd.DataFrame:
 
 
 def models_of(text: Any) -> dict[str, dict[str, Any]]:
-    """Return the measures of each model in a text of `references`, if it is valid."""
+    """Return the measures of each model in a text of `references`; empty if invalid."""
     models = mapping_of(str(text))
     return {name: own for name, own in models.items() if isinstance(own, dict)}
 
@@ -545,17 +548,17 @@ def unknown_estimate(value: float) -> Estimate:
 
 
 FEW = 8
-"""Fewest units of a part for the bootstrap, where the most frequent value counts once.
+"""Smallest number of units of a part for the bootstrap.
 
-With fewer, resamples of equal units are not rare. Their standard error is 0, so
-Student's law is used instead.
+The most frequent value counts once. With fewer units, resamples of equal units are not
+rare. Their standard error is 0, so Student's law is used instead.
 """
 
 ROUNDING = 1e-13
 """Standard errors below this, relative to the number, are rounding errors."""
 
 ALIKE = 12
-"""Decimals, relative to the largest value, in which equal units agree."""
+"""Number of decimals, relative to the largest value, to which equal units agree."""
 
 Part = tuple[Array, Array]
 
@@ -568,7 +571,7 @@ def estimate_sum(
     The interval is a bootstrap-t interval. It resamples the distance of the sum from
     its value, divided by the standard error of the resample; for logarithms this error
     comes from the delta method. The interval is not symmetric. It keeps its level for
-    few and skewed runs, for which percentiles of resampled means do not.
+    few and skewed runs, unlike percentiles of resampled means.
 
     Parameters
     ----------
@@ -583,9 +586,9 @@ def estimate_sum(
 
     References
     ----------
-    Efron, Tibshirani, "An introduction to the bootstrap", 1993, section 12.5. If a part
-    has fewer than `FEW` units, its most frequent one counted once: Welch's
-    approximation of the degrees of freedom.
+    Efron, Tibshirani, "An introduction to the bootstrap", 1993, section 12.5. Welch's
+    approximation of the degrees of freedom is used if a part has fewer than `FEW`
+    units, where the most frequent unit counts once.
     """
     rounded = [(np.asarray(v, float), np.asarray(w, float)) for v, w in parts]
     with np.errstate(all="ignore"):
@@ -612,9 +615,9 @@ def estimate_sum(
 
 
 def _count_telling_units(values: Array) -> float:
-    """Return the number of units, where the most frequent one counts once.
+    """Return the number of units, where the most frequent unit counts once.
 
-    It is infinite if all are equal, since they have no error.
+    The number is infinite if all units are equal, since they have no error.
     """
     largest = np.abs(values).max(axis=0)
     rounded = np.round(values / np.where(largest > 0.0, largest, 1.0), ALIKE)
@@ -625,7 +628,7 @@ def _count_telling_units(values: Array) -> float:
 def _sum_with_influences(
     parts: Sequence[Part], logs: bool
 ) -> tuple[float, list[Array]]:
-    """Return the sum, and for each part the influence of each unit on it."""
+    """Return the sum over parts, and the influence of each unit of each part on it."""
     point = 0.0
     influences: list[Array] = []
     for values, weights in parts:
@@ -638,11 +641,11 @@ def _sum_with_influences(
 def _studentised_ends(
     parts: Sequence[Part], logs: bool, point: float, tail: float
 ) -> tuple[float, float]:
-    """Return both tail quantiles of (resampled sum - sum) / its standard error."""
+    """Return the tail quantiles of (resampled sum - sum) / standard error."""
     moved, spread = np.full(RESAMPLES, -point), np.zeros(RESAMPLES)
     for sample, (values, weights) in enumerate(parts):
         rng, n = np.random.default_rng(sample), len(values)
-        # Sorted, as an interval must not depend on the order of the runs.
+        # Runs are sorted, because an interval must not depend on their order.
         ordered = values[np.lexsort(values.T)]
         drawn = ordered[rng.integers(n, size=(RESAMPLES, n))]
         means = drawn.mean(axis=1)
@@ -650,7 +653,7 @@ def _studentised_ends(
         each = weights / means if logs else np.broadcast_to(weights, means.shape)
         spread += np.einsum("rnc,rc->rn", drawn, each).var(axis=1, ddof=1) / n
     t = np.where(moved == 0.0, 0.0, moved / np.sqrt(spread))
-    # A resample without a logarithm may lie on either side, so it counts on both.
+    # A resample without a logarithm may lie on either side, so both sides count it.
     low = quantile(np.where(np.isnan(t), -math.inf, t), tail)
     return float(low), float(quantile(t, 1.0 - tail))
 
@@ -660,10 +663,10 @@ def estimate_of_quantiles(
 ) -> Estimate:
     """Return a weighted sum of logarithms of quantiles, with its interval.
 
-    The number of n values below a quantile is binomial. For a single quantile, the
-    interval is thus that of order statistics; for a sum, the draws of its terms are
-    added. Percentiles of resampled quantiles would miss those of 20 runs twice as often
-    as they claim.
+    The number of values below a quantile is binomial. The ends of the interval of a
+    single quantile are thus order statistics; for a sum, the draws of its terms are
+    added. For 20 runs, percentiles of resampled quantiles would miss the quantile twice
+    as often as they claim.
 
     Parameters
     ----------
@@ -672,8 +675,8 @@ def estimate_of_quantiles(
         quantile to take, None for the mean; and the weight.
     share : float
         Level of the interval. The interval is unknown if a sample is so small that all
-        of it may lie on one side of the quantile: a median needs 6 values, an 80 %
-        quantile 17.
+        of its values may lie on one side of the quantile. A median needs 6 values, and
+        an 80 % quantile needs 17.
     """
     tail = (1.0 - share) / 2
 
@@ -705,7 +708,7 @@ def estimate_of_quantiles(
 
 
 def _likely_means(values: Array, rng: np.random.Generator) -> Array:
-    """Return draws of the logarithm of a mean, whose percentiles are bootstrap-t."""
+    """Return draws of the logarithm of a mean, with percentiles as in bootstrap-t."""
     n, mean = len(values), values.mean()
     if _count_telling_units(values[:, None]) < FEW:
         t = rng.standard_t(n - 1, size=RESAMPLES) / math.sqrt(n - 1)
@@ -721,13 +724,14 @@ def _likely_means(values: Array, rng: np.random.Generator) -> Array:
 def _likely_quantiles(ordered: Array, q: float, rng: np.random.Generator) -> Array:
     """Return draws of a quantile's location, within the range of the sorted values.
 
-    There is one draw from each of equal parts of their distribution, in random order.
+    The draws are stratified: one from each of equal parts of the location's
+    distribution, in random order.
     """
     from scipy.special import bdtr
 
     n = len(ordered)
     u = (rng.permutation(RESAMPLES) + 0.5) / RESAMPLES
-    # The probability that fewer than k of the values lie below the quantile.
+    # fewer[k] is the probability that fewer than k values lie below the quantile.
     fewer = np.append(0.0, bdtr(np.arange(n + 1), n, q))
     below = np.searchsorted(fewer, u) - 1
     part = (u - fewer[below]) / np.diff(fewer)[below]
@@ -744,14 +748,14 @@ def estimate_log_ratio(
 ) -> Estimate:
     """Return the median of log(error) - log(other error), with its interval.
 
-    Without common seeds it is the difference of the logarithms of both medians.
+    Without common seeds, return the difference of the logarithms of the two medians.
 
     Parameters
     ----------
     errors, others : mapping of seed to float
         The error of each run; infinite for a lost run. Values below `FLOOR` count as
-        `FLOOR`. Runs with a common seed are pairs; without any, the samples are
-        independent. For fewer pairs than `FEWEST` the interval is unknown.
+        `FLOOR`. Runs with a common seed are pairs; without common seeds, the samples
+        are independent. For fewer pairs than `FEWEST` the interval is unknown.
     """
     own, their = (
         {seed: max(error, FLOOR) for seed, error in one.items()}
@@ -771,10 +775,10 @@ def estimate_log_ratio(
 def estimate_of_largest(make: Callable[[float], Sequence[Estimate]]) -> Estimate:
     """Return the largest of some numbers, with its interval.
 
-    The upper end is the highest of all upper ends: that of the truly largest number is
-    no higher. A lower end of any number is also a lower end for the largest one. To
-    take the highest of these, each interval is computed at a corrected level
-    (Bonferroni).
+    The upper end is the highest of all upper ends, and thus at least the upper end of
+    the truly largest number. The lower end of any number is also a lower end for the
+    largest number. The highest of these lower ends is taken, from intervals at a level
+    with Bonferroni's correction.
 
     Parameters
     ----------
@@ -789,7 +793,7 @@ def estimate_of_largest(make: Callable[[float], Sequence[Estimate]]) -> Estimate
 
 
 def central_interval(draws: Array, share: float) -> tuple[float, float]:
-    """Return the ends of the interval that holds the middle share of some draws.
+    """Return the ends of the interval that contains the middle share of the draws.
 
     Parameters
     ----------
@@ -805,10 +809,10 @@ def central_interval(draws: Array, share: float) -> tuple[float, float]:
 def likely_medians(values: Array, sample: int = 0) -> Array:
     """Return draws of the location of the median of the distribution of runs.
 
-    The same input gives the same draws. The number of n runs below the median is
-    binomial, so the percentiles of the draws are interpolated order statistics.
-    Percentiles of resampled medians, the usual bootstrap, miss the median of 6 to 8
-    runs up to 6 times in 100 on a side where 2.5 are meant.
+    The same input gives the same draws. The number of runs below the median is
+    binomial, so the percentiles of the draws are interpolated order statistics. The
+    usual bootstrap takes percentiles of resampled medians. For 6 to 8 runs, these miss
+    the median up to 6 times in 100 on each side, instead of 2.5 times.
 
     Parameters
     ----------
@@ -822,7 +826,7 @@ def likely_medians(values: Array, sample: int = 0) -> Array:
     Hettmansperger, Sheather, "Confidence intervals based on interpolated order
     statistics", Statistics & Probability Letters 1986.
     """
-    # A lost run counts as the worst.
+    # A lost run counts as the worst value.
     ordered = np.sort(np.where(np.isnan(values), math.inf, values))
     return _likely_quantiles(ordered, 0.5, np.random.default_rng(sample))
 
@@ -830,13 +834,13 @@ def likely_medians(values: Array, sample: int = 0) -> Array:
 def likely_mean(values: Array, sample: int = 0) -> Array:
     """Return draws of the mean of the distribution of two or more values.
 
-    They follow Student's law; all are infinite if a value is.
+    The draws follow Student's law. All of them are infinite if a value is infinite.
     """
     from scipy.special import stdtrit
 
     if not np.isfinite(values).all():
         return np.full(RESAMPLES, math.inf)
-    # One draw from each of equal parts of the distribution, in random order.
+    # There is one draw from each of equal parts of the distribution, in random order.
     u = (np.random.default_rng(sample).permutation(RESAMPLES) + 0.5) / RESAMPLES
     error = values.std(ddof=1) / math.sqrt(len(values))
     return np.asarray(values.mean() + error * stdtrit(len(values) - 1, u))
@@ -845,17 +849,17 @@ def likely_mean(values: Array, sample: int = 0) -> Array:
 def quantile(values: npt.ArrayLike, q: float) -> Array:
     """Return a quantile over runs, as used in every figure and table.
 
-    It is interpolated between the two nearest values: the median (q = 0.5) of an even
-    number of runs is the mean of the middle two. NumPy's quantile would return nan
-    between two infinities.
+    The quantile is interpolated between the two nearest values. The median (q = 0.5) of
+    an even number of runs is thus the mean of the middle two. NumPy's quantile would
+    return nan between two infinities.
 
     Parameters
     ----------
     values : array_like
-        Runs along the first axis, at least one; smaller is better. They may be
-        infinite; nan stands for a lost run and counts as infinite.
+        Values of the runs along the first axis, at least one; smaller is better. They
+        may be infinite; nan marks a lost run and counts as infinite.
     q : float
-        From 0, the smallest, to 1, the largest.
+        The share of the values below the quantile, from 0 to 1.
     """
     ordered = np.sort(np.asarray(values, dtype=float), axis=0)
     ordered[np.isnan(ordered)] = math.inf

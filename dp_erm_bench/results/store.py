@@ -1,21 +1,21 @@
 """The store of a results folder: the records, the plan, and the points of searches.
 
-**records.jsonl** holds the lines that all processes of all runs append, each under the
+**records.jsonl** has the lines that all processes of all runs append, each under the
 file's lock. ``{"begin":[keys],"batch":...,"run":...,"time":...}`` marks the start of a
 batch. It shows which trials a process was running when it died, and which trials ran
 together. A record starts with ``key`` and ``status``, so that records are found by key
-without parsing them. Its ``batch`` is that of the mark, a digest of the keys; its
+without parsing them. Its ``batch`` is the batch of the mark, a digest of the keys; its
 ``run`` is the run that computed it.
 
 **plan.jsonl** assigns each trial to a line of a panel. Several runs may use one folder
 at once. Each keeps its lines in a temporary file without a name, which vanishes with
 the process, and publishes them under the folder's lock. The plan of an experiment is
-replaced by that of the run that wrote last; a sweep adds to the existing plan. The last
-line holds, before its ``crc``, the number of ``lines`` and the checksum ``sum`` of
-the lines before it. Missing and repeated lines are thus noticed.
+replaced by the plan of the run that wrote last; a sweep adds to the existing plan. The
+last line contains, before its ``crc``, the number of ``lines`` and the checksum ``sum``
+of the lines before it. Missing and repeated lines are thus noticed.
 
-**asked.jsonl** holds the points that searches tried, so that a resumed run tries the
-same ones. The points depend on the random numbers of a library, and another version
+**asked.jsonl** contains the points that searches tried, so that a resumed run tries the
+same points. The points depend on the random numbers of a library, and another version
 could give other points in the middle of a run. A line names a case, one of its rounds,
 and the points.
 
@@ -53,16 +53,16 @@ KEY = slice(len(files.START), len(files.START) + 64)
 STATUS = slice(KEY.stop, KEY.stop + len(MIDDLE))
 CODES = {status.encode(): code for code, status in enumerate(STATUSES)}
 BITS = 3
-"""Bits of an index entry that hold the code of the status."""
+"""Number of bits of an index entry for the code of the status."""
 
 LARGEST = 1 << 40
 """Largest size of a file of records, in bytes."""
 
 NAMED = 16
-"""Digits of a digest that serves as a name within a folder."""
+"""Number of digits of a digest that is used as a name within a folder."""
 
 SHOWN = 5
-"""Most damaged lines that a message lists."""
+"""Largest number of damaged lines that a message lists."""
 
 
 class RecordWriter:
@@ -85,8 +85,8 @@ class RecordWriter:
         Raises
         ------
         UsageError
-            If the folder is gone, or the file cannot be written. `append` raises it
-            too.
+            If the folder is gone, or the file cannot be written. `append` raises this
+            error, too.
         """
         mark = {"begin": list(keys), "batch": batch_name(keys), "run": self.run}
         line = files.compact_json({**mark, "time": round(time.time(), 3)})
@@ -145,9 +145,9 @@ class Traces(NamedTuple):
     Attributes
     ----------
     begun : dict of str to float
-        The time at which it began each trial, in seconds since 1970.
+        The time at which each trial began, in seconds since 1970.
     records : dict of str to dict
-        The records that it wrote completely.
+        The records that were written completely.
     """
 
     begun: dict[str, float]
@@ -189,14 +189,14 @@ def traces_of(folder: Path, offset: int, run: str, keys: set[str]) -> Traces:
 
 
 def _lines_from(folder: Path, offset: int) -> Iterator[bytes]:
-    """Yield the whole lines of a folder's records, from a position in the file on."""
+    """Yield the complete lines of a folder's records after a position in the file."""
     with contextlib.suppress(FileNotFoundError), (folder / RECORDS).open("rb") as file:
         file.seek(offset)
         yield from (line for line in files.lines_of(file) if line.endswith(b"\n"))
 
 
 def take_lines(folder: Path) -> bytes:
-    """Return the whole lines of a folder's records, and remove the file."""
+    """Return the complete lines of a folder's records, and remove the file."""
     lines = b"".join(_lines_from(folder, 0))
     (folder / RECORDS).unlink(missing_ok=True)
     return lines
@@ -235,8 +235,8 @@ class Store:
     def refresh(self) -> None:
         """Read the lines that were appended since the last call.
 
-        Of several records with one key, a finished one is kept, else the latest. A last
-        line without an end is torn or still being written; the next call reads it
+        If a key has several records, a finished record is kept, or else the latest. A
+        last line without an end is torn or still being written; the next call reads it
         again.
         """
         try:
@@ -252,7 +252,7 @@ class Store:
             self.refused = error.strerror or str(error)
 
     def _keep_line(self, line: bytes) -> None:
-        """Store the place of a line if it is a whole record."""
+        """Store the place of a line if it is a complete record."""
         self._line += 1
         end = line.find(b'"', STATUS.stop)
         code = CODES.get(line[STATUS.stop : end])
@@ -287,11 +287,11 @@ class Store:
         return None if place is None else STATUSES[place & ((1 << BITS) - 1)]
 
     def record(self, key: str) -> dict[str, Any] | None:
-        """Return the record of a trial; None if there is none or it cannot be read."""
+        """Return the record of a trial; None if it is missing or cannot be read."""
         return next(self.records([key]))
 
     def records(self, keys: Iterable[str]) -> Iterator[dict[str, Any] | None]:
-        """Yield the records of keys in the order given, with None as in `record`."""
+        """Yield the records of keys in the order given; None where `record` is None."""
         with contextlib.ExitStack() as stack:
             file = None
             for key in keys:
@@ -315,9 +315,9 @@ class Store:
         Parameters
         ----------
         key : str
-            Key of one of its trials, which must have a record.
+            Key of a trial of the batch that has a record.
         batch : str
-            The name of its batch (`batch_name`).
+            The name of the batch (`batch_name`).
 
         Returns
         -------
@@ -343,7 +343,7 @@ class Store:
     def damage(self) -> str:
         """Return a phrase on damaged lines, or on why the file cannot be read.
 
-        Empty if all is well.
+        The phrase is empty if the whole file can be read.
         """
         if self.refused:
             return f"{RECORDS} cannot be read: {self.refused}"
@@ -368,8 +368,9 @@ def _marks_in(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
 def finals_of(record: Mapping[str, Any] | None) -> dict[str, float]:
     """Return the last values of a trial by quantity, as numbers to be minimised.
 
-    Quantities for which higher is better are negated. Those of `QUANTITIES` that the
-    trajectory lacks are left out. The result is empty if the trial failed or diverged.
+    Quantities for which higher is better are negated. Quantities of `QUANTITIES` that
+    the trajectory lacks are left out. The result is empty if the trial failed or
+    diverged.
     """
     if record is None or record.get("status") != "ok":
         return {}
@@ -422,7 +423,7 @@ class Plan:
     Attributes
     ----------
     published : int
-        Checksum of the file as this run last wrote it; -1 if it never wrote one.
+        Checksum of the file as this run last wrote it; -1 if it has not written it.
     """
 
     def __init__(self, folder: Path, append: bool) -> None:
@@ -508,9 +509,9 @@ def _write_plan(path: Path, lines: Iterable[bytes]) -> None:
 def _merge_plan(path: Path, own: BinaryIO) -> None:
     """Add a run's lines to the plan.
 
-    An old line with the same labels and spec but another key is replaced: its code or
-    data changed. So is one with the same labels and key whose spec is written
-    differently. Damaged lines are removed.
+    A new line replaces an old line with the same labels and spec but another key, whose
+    code or data changed. It also replaces an old line with the same labels and key
+    whose spec is written differently. Damaged lines are removed.
     """
     new = {_digest_of_name(line): line[KEY] for line in own}
     own.seek(0)
@@ -539,7 +540,7 @@ def _digest_of_head(raw: bytes) -> bytes:
 def _digest_of_name(raw: bytes) -> bytes:
     """Return the digest of a line's labels and spec, without its key and flags.
 
-    The path and the content of a solver's file do not count, as they are code.
+    The path and the content of a solver's file are ignored, as they are code.
     """
     labels = raw.partition(FLAGS)[0][KEY.stop :]
     spec = FILE.sub(b"", raw.partition(SPEC)[2])
@@ -560,7 +561,7 @@ class Asked:
     folder : Path
         The results folder.
     records : bool
-        Whether to write new points; a run that only plans writes none.
+        Whether to write new points. A run that only plans does not write them.
     """
 
     def __init__(self, folder: Path, records: bool) -> None:
@@ -579,14 +580,14 @@ class Asked:
                     self._keep_line(raw)
 
     def _keep_line(self, raw: bytes) -> None:
-        """Store the points of a line if it is whole; others will be computed again."""
+        """Store the points of a complete line; other points are computed again."""
         row = files.parse_object(raw) if files.is_sealed(raw) else None
         if row and all(isinstance(row.get(key), kind) for key, kind in KEYS.items()):
             points = [point for point in row["points"] if isinstance(point, dict)]
             self._known.setdefault((row["case"], row["round"]), points)
 
     def __call__(self, case: str, number: int, make: Callable[[], Points]) -> Points:
-        """Return the points of a round: the recorded ones, else new ones.
+        """Return the recorded points of a round, or else new points.
 
         Parameters
         ----------

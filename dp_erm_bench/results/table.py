@@ -64,7 +64,7 @@ MEASURED = (
     "gradient_norm",
     "dual_gap",
     "predicted_excess",
-    # Of zeros in w; missing unless the true weights or the norm determine it.
+    # On the zeros of w; missing unless the true weights or the norm determine them.
     *("support_f1", "active_groups", "change_points"),
 )
 """Measures besides the objective; most exist for few problems or solvers only."""
@@ -84,11 +84,11 @@ FACTS = (
 SORTED = json.JSONEncoder(sort_keys=True).encode
 
 UNKNOWN = "unknown"
-"""Stands for the digest of sources that were not recorded; these passed no check."""
+"""Replaces the digest of sources that were not recorded, which passed no check."""
 
 Row = dict[str, Any]
 Trial = tuple[Row, Row]
-"""A trial in the table: its line of the plan and its record."""
+"""A trial in the table: the line of the plan, and the record."""
 
 
 def schema_of(more: Sequence[str] = ()) -> Any:
@@ -147,7 +147,7 @@ def doubt_of(solver: str, calibration: Any, uncharged: Any) -> str:
     Parameters
     ----------
     solver : str
-        Digest of a user's solver; empty for one of the package.
+        Digest of a user's solver; empty for a solver of the package.
     calibration : str
         Label of the calibration.
     uncharged : str
@@ -161,7 +161,7 @@ def _fixed_columns(line: Row, record: Row) -> Row:
     """Return the columns whose value is the same in all rows of a trial."""
     spec, facts = line["spec"], record.get("facts") or {}
     dataset, budget, algorithm = spec["dataset"], spec["budget"], spec["algorithm"]
-    # A threshold in a unit computed from the data was chosen by looking at the data.
+    # A threshold in a unit that depends on the data was chosen by looking at the data.
     chosen = bool(line["tuned"] or line.get("measured"))
     uncharged = [*facts.get("uncharged", ()), *[Uncharged.TUNING] * chosen]
     read = line.get("read")
@@ -195,7 +195,7 @@ def _fixed_columns(line: Row, record: Row) -> Row:
         "by_default": line.get("by_default", ""),
         "rule": line.get("rule", ""),
         "solver": solver,
-        # Never missing: pandas before 3 writes an all-missing column without a type.
+        # Never missing, because pandas before 3 writes an all-missing column untyped.
         "exempt": facts.get("exempt", ""),
         "epsilon": float(budget["epsilon"]),
         "delta": _as_number(facts.get("delta", budget["delta"])),
@@ -226,12 +226,12 @@ def changed_options(dataset: str) -> str:
 
 
 BRIEF = 60
-"""Longest option that is written out, in characters; a polytope has many vertices."""
+"""Largest number of characters of an option that is written out."""
 
 
 @functools.lru_cache(1000)
 def _options_of_parts(parts: str) -> str:
-    """Return the parameters of loss, penalty and constraint as JSON, long ones cut."""
+    """Return the parameters of loss, penalty and constraint as JSON; cut long ones."""
     found = {}
     for part, fields in json.loads(parts).items():
         for key, value in fields.items():
@@ -267,23 +267,23 @@ def load_results(
         The results folder. The tables of several folders are concatenated.
     expand : bool
         Whether each key of `params`, `dataset_options` and `objective_options` also
-        becomes a column. Its name is both, as in `"params.clip"`; no other column has a
-        dot in its name.
+        becomes a column. It is named by both, as in `"params.clip"`; the names of other
+        columns do not have a dot.
 
     Returns
     -------
     DataFrame
         One row per checkpoint, with the columns of `COLUMNS`; a trial without a
-        trajectory has one row. `checked` is the current state, not that of the file.
-        The `panel` of a sweep is its dataset, and its `line` is the algorithm, each
-        followed by other settings that vary. The column of a key holds numbers if all
-        its values are numbers, else texts as on the command line. It is missing in rows
-        without that key.
+        trajectory has one row. `checked` shows the current state, not the state in the
+        file. The `panel` of a sweep is its dataset, and its `line` is the algorithm,
+        each followed by other settings that vary. The column of a key contains numbers
+        if all its values are numbers, else texts as on the command line. Values are
+        missing in rows without that key.
 
     Raises
     ------
     UsageError
-        If a folder is not a results folder. Nothing is written there.
+        If a folder is not a results folder. Nothing is written into it.
     """
     import pandas as pd
 
@@ -332,7 +332,7 @@ def recorded_results(folder: Path) -> pd.DataFrame:
 def lacking_in_words(folder: Path) -> str:
     """Return a sentence that counts the planned trials missing from a folder's table.
 
-    It is empty if none is missing, according to the notes in the manifest.
+    The sentence is empty if no trial is missing, by the notes in the manifest.
     """
     noted = _note_of_table(folder)
     missing, planned = noted.get("missing"), noted.get("planned")
@@ -353,10 +353,10 @@ def _checked_columns(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _read_table(folder: Path) -> pd.DataFrame:
-    """Return the table of a folder as a DataFrame, without other metadata of the file.
+    """Return the table of a folder as a DataFrame, ignoring the file's metadata.
 
-    It is read without threads. A leftover thread could receive a Ctrl-C that the main
-    thread holds back, or still be running when the process ends.
+    The file is read without threads. A leftover thread could receive a Ctrl-C that the
+    main thread holds back, or still be running when the process ends.
 
     Raises
     ------
@@ -378,7 +378,7 @@ def _read_table(folder: Path) -> pd.DataFrame:
         )
         if not (actual.items() <= expected.items() and {*COLUMNS} <= actual.keys()):
             raise ValueError("it has columns of other names or types")
-        # Metadata of the file are not trusted.
+        # Metadata in the file are not trusted.
         content = table.read(use_threads=False).replace_schema_metadata()
         return _checked_columns(content.to_pandas(use_threads=False))
 
@@ -390,7 +390,7 @@ def _note_of_table(folder: Path) -> Row:
 
 
 def tell_gaps(folder: Path) -> None:
-    """Print how many planned trials the table of a folder lacks, and why."""
+    """Print the number of planned trials that a folder's table lacks, with reasons."""
     if lacking_in_words(folder):
         noted = _note_of_table(folder)
         lost = f"{NAME} lacks {count_with_noun(noted['missing'], 'planned trial')}"
@@ -404,7 +404,7 @@ def tell_gaps(folder: Path) -> None:
 def as_it_stands(folder: Path) -> pd.DataFrame:
     """Return the existing table of a folder as `load_results` does, without rebuilding.
 
-    It prints nothing about missing trials.
+    Nothing is printed about missing trials.
 
     Raises
     ------
@@ -419,7 +419,7 @@ def as_it_stands(folder: Path) -> pd.DataFrame:
 
 
 def join_records(store: Store, lines: Iterable[Row]) -> Iterator[Trial]:
-    """Yield pairs of a line of the plan and its record, for readable records."""
+    """Yield each line of the plan with its record, if the record can be read."""
     known = [line for line in lines if line["key"] in store]
     records = store.records([line["key"] for line in known])
     for line, record in zip(known, records, strict=True):
@@ -435,7 +435,7 @@ def facts_in(folder: Path) -> Iterator[tuple[Row, Row]]:
 
 
 def is_stale(folder: Path) -> bool:
-    """Return whether a folder's table is missing, or older than plan or records.
+    """Return whether a folder's table is missing, or older than its plan or records.
 
     A table without records is the only copy, so it is never stale.
     """
@@ -475,8 +475,8 @@ def collect_table(folder: Path) -> Path:
 def bring_up_to_date(store: Store, plan: Plan) -> None:
     """Publish a run's plan, and rebuild the table from it and all records if needed.
 
-    Runs that end in the same folder wait for each other here. The table of the last one
-    thus holds the records of all.
+    Runs that end in the same folder wait for each other here. The table of the last run
+    thus contains the records of all runs.
     """
     with translate_os_errors(store.folder), lock_folder(store.folder):
         plan.restore()
@@ -486,7 +486,7 @@ def bring_up_to_date(store: Store, plan: Plan) -> None:
 
 
 def _write_table(store: Store) -> None:
-    """Write the table and its notes in the manifest; needs the folder's lock."""
+    """Write the table and its notes; the caller must hold the folder's lock."""
     import pyarrow.parquet as pq
 
     folder = store.folder
@@ -499,7 +499,7 @@ def _write_table(store: Store) -> None:
     schema = schema_of(POPULATION if fresh else ())
     planned: Counter[str | None] = Counter()
     lost = set[str]()
-    # Lines that others append from here on make the table stale.
+    # Lines that other processes append from here on make the table stale.
     noted: Row = {"sources": _sources_of_table(folder, store.size)}
 
     def write(file: Any) -> None:
@@ -520,7 +520,7 @@ def _write_table(store: Store) -> None:
     damage = [store.damage()]
     if damaged:
         damage.append(f"{count_with_noun(damaged, 'damaged line')} of {PLAN}")
-    # A run that has no records yet has only begun, and counts as lacking nothing.
+    # A run without records has only begun, and does not count as incomplete.
     missing = len(lost) + damaged if store.size > 0 else 0
     noted |= {"missing": missing, "planned": len(planned) + damaged}
     told = "; ".join(filter(None, damage)) if missing else ""

@@ -1,4 +1,4 @@
-"""The choices of tuned lines in a results folder, their results, and what is open."""
+"""The settings chosen for tuned lines in a results folder, and their results."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NEEDED = ("panel", "line", "epsilon", "chosen", "open")
 ERROR, OBJECTIVE = "relative_error", "objective"
 PROBLEM = ["panel", "epsilon"]
 BESIDE = ("test_risk", "train_risk", "auc", "test_accuracy", "r2", "rmse")
-"""Quantities shown for a choice, besides the one by which it was made."""
+"""Quantities shown for a choice, besides the quantity by which it was made."""
 
 LABELS = ("panel", "dataset", "line", "algorithm", "open", "trial")
 SETTING = [
@@ -96,23 +96,24 @@ def tuned_choices(folder: str | Path) -> pd.DataFrame:
         One row per tuned line, with these columns:
 
         - `panel`, `dataset`, `epsilon`, `line`, `algorithm`;
-        - `trial`, one of its runs on report seeds;
-        - `chosen`, a dict of its parameters without defaults; `searched`, the names of
-          the parameters that were searched; `default`, a dict of those not given;
-        - `quantity`, the column by which it is judged: the one by which it was chosen,
-          or the relative error instead of the objective, if there is one;
+        - `trial`, one of the runs on report seeds;
+        - `chosen`, a dict of the parameters without defaults; `searched`, the names of
+          the parameters that were searched; `default`, a dict of parameters not given;
+        - `quantity`, the column by which the line is judged: the quantity of the
+          search, or the relative error instead of the objective if it is known;
         - `median` over the `runs` on report seeds, and its 95 % interval `ci_low`,
           `ci_high`;
         - `beats_zero`, `beats_constant`, `unbeaten` and `place`, as in `Standing`;
           `constant`, as in `Beyond`;
-        - `taken`, whether `from_results` takes it, that is, whether it wins if only
-          w = 0 has to be beaten;
-        - the medians of those quantities of `BESIDE` that its runs have;
-        - for each of `BASELINES` its value of the quantity, nan if there is none;
+        - `taken`, whether `from_results` takes the line, that is, whether the line wins
+          if only w = 0 has to be beaten;
+        - the medians of those quantities of `BESIDE` that the runs have;
+        - for each of `BASELINES` its value of the quantity, nan if unknown;
           `baselines`, a dict of dicts with their values of the other medians;
-        - `open`, why a better setting may lie beyond; `uncharged` and `doubt`.
+        - `open`, the reason if a better setting may lie beyond those that were tried;
+          `uncharged` and `doubt`.
 
-        With several `splits`, each of them was tuned. `chosen` and `trial` are those of
+        With several `splits`, each split was tuned. `chosen` and `trial` are those of
         the first split, and `median` is the mean over splits of the median over `runs`,
         with an interval over splits, as in `by_split`. Runs without a result count as
         the worst. Lines whose algorithm refuses the problem are left out.
@@ -232,18 +233,18 @@ def best_choice(
     folder : str or Path
         Results folder of a run that tuned.
     epsilon : float
-        One of the values for which it was tuned.
+        One of the epsilons for which the run tuned.
     panel, dataset : str, optional
         The problem to take, if there are several.
     algorithm : str, optional
-        Name of the algorithm, or of a solver's file without ``.py``. None takes the
-        best one.
+        Name of the algorithm, or of a solver's file without ``.py``. None means the
+        best algorithm.
 
     Raises
     ------
     UsageError
-        As `tuned_choices`. Also if there is no such choice, if several problems have
-        one, or if the plan of the folder does not hold the trial.
+        If `tuned_choices` raises it, if there is no such choice, if several problems
+        have one, or if the trial is missing from the plan of the folder.
     """
     found = tuned_choices(folder)
     asked = {"epsilon": real_number(epsilon), "panel": panel, "dataset": dataset}
@@ -264,7 +265,7 @@ def best_choice(
                 f"{folder}: holds choices for {len(panels)} problems, name one by "
                 f"{'dataset' if several else 'panel'}={' or '.join(map(repr, ways))}"
             )
-    # Take the best line that beats w = 0, else the first. No other baseline counts.
+    # Take the best line that beats w = 0, else the first. Other baselines are ignored.
     found = found.sort_values("taken", ascending=False, kind="stable")
     row = {str(key): value for key, value in found.iloc[0].items()}
     if line := next(planned_lines(Path(folder), {row["trial"]}), None):
@@ -286,7 +287,7 @@ def _choice_in_words(choice: Row) -> dict[str, Any]:
 
 
 def list_open_choices(rows: Sequence[Row] | None) -> list[str]:
-    """Return a line of a log for each choice that is open: a better one may exist."""
+    """Return a text for each open choice, beyond which a better setting may lie."""
     if rows is None:
         return [f"  unknown: there is no {CHOICES}"]
     lines = [
@@ -304,7 +305,7 @@ def open_of(
     lines: Collection[str],
     epsilon: float | None = None,
 ) -> str:
-    """Return which lines of some panels have open choices, and why.
+    """Return a text on the lines of panels whose choices are open, with the reasons.
 
     Parameters
     ----------

@@ -1,15 +1,18 @@
-"""The algorithm expected to be best without tuning, from public numbers alone.
+"""Advice on the algorithm that is expected to be best without tuning.
 
-**Evidence** is results/published/untuned.csv: the error at which each rule ended on the
-problems of the leaderboard (`python -m benchmarks.rules run`). Errors F(w) - min F are
-in units of that of w = 0. For each algorithm and kind of problem a curve is fitted to
-their logarithms. It is a parabola in log z, where z = N / sqrt(p) is the records that a
-direction has (`rules.public`), and a line in log p. All families of data have the same
-weight. So n, epsilon, delta and the adjacency enter by N. Classes, sparsity and tails
-of the data do not enter, because they are not public.
+The advice depends on public numbers alone.
 
-**Ranges** hold 80 % of the errors that the curves of all other families made on a
-family.
+**Evidence** is results/published/untuned.csv. It contains the error at which each rule
+ended on the problems of the leaderboard (`python -m benchmarks.rules run`). Errors
+F(w) - min F are in units of the error of w = 0. For each algorithm and kind of problem,
+a curve is fitted to the logarithms of the errors. The curve is quadratic in log z and
+linear in log p, where z = N / sqrt(p) is the number of records per direction
+(`rules.public`). All families of data have the same weight. So n, epsilon, delta and
+the adjacency enter only through N. Class sizes, sparsity and tails of the data do not
+enter, because they are not public.
+
+**Ranges** contain 80 % of the errors that curves made on a family when they were fitted
+to all other families.
 """
 
 import csv
@@ -44,14 +47,15 @@ CANDIDATES: Mapping[str, tuple[str, ...]] = {
 """The algorithms that `auto` may choose, by kind of problem.
 
 For regression with a ridge only gd may be chosen. With more candidates, a choice by the
-curves of other families was no better. No algorithm but the first is chosen for more
-features than it was judged at. Algorithms that publish a minimiser are not candidates,
-as they rest on uncharged uses of the data.
+curves of other families was no better. Only the first algorithm is chosen for more
+features than in its evidence. Algorithms that publish a minimiser are not candidates,
+because they make uncharged uses of the data.
 """
 
 SPARSE = 10.0
 """greedy_cd is chosen if the square of the declared number of nonzeros is at most p
-over this. Its T selections then find them, at noise that grows only with log p."""
+divided by this number. Its T selections then find the nonzeros, with noise that grows
+only with log p."""
 
 NEAR = 8
 """Number of cells that are shown with a forecast."""
@@ -59,7 +63,8 @@ NEAR = 8
 MOST_N, MOST_P = 10**15, 10**7
 
 SHRINK = 0.3
-"""Ridge on all coefficients but the constant, as little is known far from the cells."""
+"""Ridge on the coefficients of a curve, except the constant. It is needed because
+little is known far from the cells."""
 
 LOW, HIGH = 0.1, 0.9
 SILENT = 0.05
@@ -76,17 +81,18 @@ class Cells:
     panel, family : array of object
         The problem, and the family of its data set, as strings.
     epsilon, records, p : array
-        Epsilon, the records N in units of the noise, and the number of features.
+        Epsilon, the number of records N in units of the noise, and the number of
+        features.
     lost : array
-        log of the error over that of w = 0.
+        Logarithm of the error divided by the error of w = 0.
     tuned : array
-        log of the error over that of the best tuned algorithm of the leaderboard; nan
-        if there is none.
+        Logarithm of the error divided by the error of the best tuned algorithm of the
+        leaderboard; nan if there is none.
     gained : array
-        The runs' share of the optimum's gain in test accuracy (or R2) over the base
-        rate.
+        Share of the optimum's gain in test accuracy (or R2) over the base rate that
+        the runs reached.
     score, base, best : array
-        Test accuracy or R2 of the runs, of the base rate, of the optimum.
+        Test accuracy or R2 of the runs, of the base rate, and of the optimum.
     """
 
     panel: NDArray[Any]
@@ -102,7 +108,7 @@ class Cells:
     best: Array
 
     def mask_of_cell(self, panel: str, epsilon: float) -> NDArray[np.bool_]:
-        """Return the mask of the cell of a panel at an epsilon."""
+        """Return the mask that selects the cell of a panel at an epsilon."""
         return np.asarray((self.panel == panel) & (self.epsilon == epsilon), bool)
 
     def without(self, families: Collection[str]) -> "Cells":
@@ -118,13 +124,13 @@ def evidence() -> Mapping[tuple[str, str], Cells]:
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     with path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
-            if math.isfinite(float(row["error"])):  # not finite if it was refused
+            if math.isfinite(float(row["error"])):  # not finite if the run was refused
                 found.setdefault((row["kind"], row["algorithm"]), []).append(row)
     return {key: _cells_of(rows) for key, rows in found.items()}
 
 
 def share_gained(score: Any, base: Any, best: Any) -> Any:
-    """Return a score's share of the gain of the optimum over the base rate.
+    """Return the share of the optimum's gain over the base rate that a score reaches.
 
     The share is at least -1 and at most 1. An optimum that gains less than 0.01 counts
     as if it gained 0.01.
@@ -134,9 +140,9 @@ def share_gained(score: Any, base: Any, best: Any) -> Any:
     score : float or array
         Test accuracy or R2 of a model.
     base : float or array
-        That of the base rate.
+        Test accuracy or R2 of the base rate.
     best : float or array
-        That of the optimum without privacy.
+        Test accuracy or R2 of the optimum without privacy.
     """
     return np.clip((score - base) / np.maximum(best - base, 0.01), -1.0, 1.0)
 
@@ -163,7 +169,7 @@ def _cells_of(rows: Sequence[Mapping[str, str]]) -> Cells:
 
 @dataclass(frozen=True)
 class ForecastRange:
-    """An expected value, and the range in which 80 % of left-out cells were."""
+    """An expected value, and the range that contained 80 % of left-out cells."""
 
     expected: float
     low: float
@@ -171,7 +177,7 @@ class ForecastRange:
 
 
 def _design(records: Array, p: Array, within: Cells) -> Array:
-    """Return the terms of the curve at places clipped to the range of the cells."""
+    """Return the terms of a curve at points clipped to the range of the cells."""
     (z, q), (z0, q0) = _places(records, p), _places(within.records, within.p)
     z, q = np.clip(z, z0.min(), z0.max()), np.clip(q, q0.min(), q0.max())
     return np.stack([np.ones_like(z), z, q, z * z], axis=-1)
@@ -182,9 +188,9 @@ def _places(records: Array, p: Array) -> tuple[Array, Array]:
 
 
 def _predict(cells: Cells, values: Array, records: Array, p: Array) -> Array:
-    """Return the fitted curve of the values of cells at other places.
+    """Return the values of a curve at new points, fitted to the values of the cells.
 
-    Beyond the vertex of the parabola the curve is flat, as more records are never
+    Beyond the vertex of the parabola the curve is flat, because more records are never
     worse.
     """
     _, family, count = np.unique(
@@ -203,7 +209,7 @@ def _predict(cells: Cells, values: Array, records: Array, p: Array) -> Array:
 
 
 def _left_out(cells: Cells, values: Array) -> Array:
-    """Return the value of each cell that the curve of all other families predicts."""
+    """Return the value that the curve of all other families predicts for each cell."""
     guessed = np.zeros_like(values)
     for family in {*cells.family}:
         own = cells.family == family
@@ -215,9 +221,10 @@ def _left_out(cells: Cells, values: Array) -> Array:
 def _range_of(
     cells: Cells, values: Array, public: PublicNumbers, key: tuple[Any, ...]
 ) -> ForecastRange:
-    """Return the value expected for public numbers, and its range of 80 %.
+    """Return the value expected for public numbers, and its 80 % range.
 
-    The ``key`` names the cells and the values: the arguments of `_errors_of_curve`.
+    The ``key`` contains the arguments of `_errors_of_curve`, which name the cells and
+    the values.
     """
     at = np.array([public.records()]), np.array([float(public.p)])
     expected = float(_predict(cells, values, *at)[0])
@@ -229,7 +236,7 @@ def _range_of(
 def _errors_of_curve(
     kind: str, algorithm: str, without: frozenset[str], what: str
 ) -> tuple[float, float]:
-    """Return the quantiles of the errors that curves make on left-out families."""
+    """Return two quantiles of the errors that curves make on left-out families."""
     cells = evidence()[kind, algorithm].without(without)
     values = cells.lost if what == "lost" else -cells.gained
     low, high = np.quantile(values - _left_out(cells, values), (LOW, HIGH))
@@ -238,14 +245,14 @@ def _errors_of_curve(
 
 @dataclass(frozen=True)
 class Forecast:
-    """The result that is expected of an algorithm with the parameters of its rule.
+    """The result that is expected from an algorithm with the parameters of its rule.
 
     Attributes
     ----------
     algorithm : str
         A name of conf/algorithm.
     left : ForecastRange
-        The error over that of w = 0.
+        The error divided by the error of w = 0.
     gained : ForecastRange
         The share of the optimum's gain in test accuracy (or R2) over the base rate.
     few : bool
@@ -261,7 +268,7 @@ class Forecast:
 def forecast(
     algorithm: str, public: PublicNumbers, without: Collection[str] = ()
 ) -> Forecast | None:
-    """Return the result that is expected of a rule, None without evidence on it.
+    """Return the result expected from a rule, None without evidence on the rule.
 
     Parameters
     ----------
@@ -306,7 +313,7 @@ def rank_rules(
     public : PublicNumbers
         The public numbers of the problem.
     nonzeros : int, optional
-        How many features matter, if that is declared.
+        Number of features that matter, if it is declared.
     without : collection of str
         Families of data that are left out of the evidence.
     """
@@ -324,8 +331,9 @@ def rank_rules(
 def is_good(kind: str, algorithm: str) -> bool:
     """Return whether an algorithm's rule is reliable enough to be a default.
 
-    It is not if the rule ended above the error of w = 0 in more than a share `SILENT`
-    of the cells although the curve of other families predicted less.
+    A rule is not reliable if it ended above the error of w = 0 in more than a share
+    `SILENT` of the cells, although the curve of other families predicted a smaller
+    error.
     """
     cells = evidence().get((kind, algorithm))
     if cells is None:
@@ -341,9 +349,9 @@ def expects_nothing(public: PublicNumbers, best: Forecast) -> bool:
 
 
 def sufficient_n(public: PublicNumbers, budget: Budget, algorithm: str) -> int | None:
-    """Return about how many records a rule needs to be better than w = 0.
+    """Return the approximate number of records at which a rule is better than w = 0.
 
-    None if no number up to `MOST_N` suffices.
+    The result is None if no number up to `MOST_N` suffices.
 
     Parameters
     ----------
@@ -376,23 +384,26 @@ class Advice:
     settings : mapping
         The parameters from the algorithm's rule.
     best : Forecast
-        That of the algorithm, or of the best one if that is no better than w = 0.
+        Forecast of the algorithm, or of the best one if no algorithm is expected to be
+        better than w = 0.
     others : tuple of Forecast
-        Those of the other rules that can be defaults, the best first.
+        Forecasts of the other rules that can be defaults, the best first.
     hits : float or None
-        How often, in the nearest cells, the choice without their family was within 10 %
-        of the best of all rules. None if the choice was made in another way.
+        Share of the nearest cells in which the choice made without their family was
+        within 10 % of the best of all rules. None if the choice was made in another
+        way.
     tuning : float
-        In the nearest cells, the geometric mean of the error over that of the best
-        tuned algorithm.
+        Geometric mean, over the nearest cells, of the error divided by the error of the
+        best tuned algorithm.
     sufficient_n : int or None
-        About how many records would do better than w = 0. None if the present number
-        does, or if no number that was tried does.
+        Approximate number of records at which the result is better than w = 0. None if
+        the present number suffices, or if no number that was tried suffices.
     sparse : bool
-        Whether the declared nonzeros decided the choice, for which the only evidence is
-        one generated data set.
+        Whether the declared nonzeros decided the choice. The only evidence for such a
+        choice is one generated data set.
     beyond : str
-        Which public numbers are below or above those of all cells; empty if none is.
+        Names of the public numbers that are below or above those of all cells; empty if
+        there are none.
     cells : tuple of mapping
         The nearest rows of the evidence.
     """
@@ -425,9 +436,9 @@ def advise(
     nonzeros: int | None = None,
     algorithm: str | None = None,
 ) -> Advice:
-    """Return which algorithm to run, its settings and what to expect of it.
+    """Return advice: the algorithm to run, its settings and its expected result.
 
-    All follows from public numbers.
+    The advice depends only on public numbers.
 
     Parameters
     ----------
@@ -444,19 +455,19 @@ def advise(
     strength : float, optional
         Strength of an l2 penalty; 1 / n by default.
     radius : float
-        Radius of an L1 ball for w. If it is finite there is no penalty.
+        Radius of an L1 ball for w. If the radius is finite, there is no penalty.
     column : float, optional
-        The largest declared bound of a column; the norm by default.
+        The largest declared bound on a column; ``norm`` by default.
     nonzeros : int, optional
-        How many features matter, if that is known without the data.
+        Number of features that matter, if it is known without the data.
     algorithm : str, optional
         The algorithm to forecast instead of the best one.
 
     Raises
     ------
     UsageError
-        For a number that is not allowed, an unknown name, or an algorithm without
-        evidence on such problems.
+        If a number is not allowed, a name is unknown, or there is no evidence on the
+        algorithm for such problems.
     """
     for key, most, count in (
         ("n", MOST_N, n),
@@ -556,7 +567,7 @@ def _nearest(cells: Cells, public: PublicNumbers) -> NDArray[np.intp]:
 
 
 def _hits(public: PublicNumbers, cells: Cells, near: NDArray[np.intp]) -> float:
-    """Return how often the choice without a cell's family was good in that cell."""
+    """Return the share of near cells whose choice without their family was good."""
     rules = {
         name: one for (kind, name), one in evidence().items() if kind == public.kind
     }
@@ -585,7 +596,7 @@ def public_of_cell(
     kind : {'ridge', 'numbers', 'ball'}
         Kind of problem.
     records : float
-        The records N in units of the noise.
+        The number of records N in units of the noise.
     p : float
         Number of features.
     signs : bool

@@ -2,32 +2,34 @@
 
 **Units.** A margin is x.w. The loss is a function of the margin with slope at most G,
 curvature at most H, and value F(0) at 0. Records have norm2 at most R, and
-beta = H R^2. Steps of sizes eta_t make a flow of length t = beta sum_t eta_t. A
+beta = H R^2. Steps of sizes eta_k make a flow of length t = beta sum_k eta_k. A
 record's gradient is clipped to a share c of its bound G R. One record changes a sum of
-gradients by at most a c G R, where a is 2 (replace_one) or 1 (zero_out). N = n mu / a,
-where releases that are mu-GDP together spend the budget. So n, epsilon and delta enter
-by N alone.
+gradients by at most a c G R, where a is 2 (replace_one) or 1 (zero_out). The number of
+records in units of the noise is N = n mu / a, if the budget pays for releases that
+together are mu-GDP. So n, epsilon and delta enter only through N.
 
-**One law for the noise.** T noisy gradients with steps eta add to w noise of standard
-deviation sqrt(T) eta c G R sqrt(T) / N in each coordinate, if nothing contracts it.
-That is t c G / (H R N), whatever T is. A margin changes by R times that,
+**One law for the noise.** T steps of size eta along noisy gradients add noise to w. If
+nothing contracts this noise, its standard deviation in each coordinate is
+sqrt(T) eta c G R sqrt(T) / N = t c G / (H R N), whatever T is. The noise on a margin is
+R times as large:
 
     noise on a margin = c t G / (H N).
 
 Noise of standard deviation s in each coordinate raises F by at most
 (beta + p l2) s^2 / 2 on average, because the trace of the Hessian of the losses is at
-most beta. ``PublicNumbers.margin``, nu, is the noise on a margin at which that is an
-eighth of F(0),
+most beta. ``PublicNumbers.margin`` is nu, the noise on a margin at which this increase
+is an eighth of F(0):
 
     nu^2 = F(0) / (4 H (1 + p l2 / beta)).
 
 Rules of methods that follow noisy gradients, or add a ridge, let noise reach a multiple
-of nu. It is smaller if less can be gained. A ridge limits F(0) - F* to
-norm2(gradient)^2 / (2 l2), about (G R / 2)^2 / (2 p l2) for gradients of half their
-bound in p directions. If N is small compared with sqrt(p), noise has the length of the
-signal. In the settings that searches of the leaderboard chose for gd, random_cd and
-output_perturbation at epsilon .1 to 10, nu is between .16 and 2.2 on five data sets. It
-is as much smaller on madelon, where l2 is 1 and p = 501.
+of nu. nu is made smaller if less can be gained: a ridge limits F(0) - F* to
+norm2(gradient)^2 / (2 l2). This is about (G R / 2)^2 / (2 p l2) for gradients of half
+their bound in p directions. nu is also made smaller if N is small compared with
+sqrt(p), because noise then has the length of the signal. In the settings that searches
+of the leaderboard chose for gd, random_cd and output_perturbation at epsilon .1 to 10,
+nu is between .16 and 2.2 on five data sets. On madelon, where l2 is 1 and p = 501, nu
+is correspondingly smaller.
 """
 
 import math
@@ -41,7 +43,7 @@ from dp_erm_bench.solvers.terms import ERM
 
 LARGEST = 1e100
 PURE = ("gamma", "l1_laplace")
-"""Names of noise that needs no delta."""
+"""Names of the noise distributions that need no delta."""
 
 
 @dataclass(frozen=True)
@@ -51,30 +53,31 @@ class PublicNumbers:
     Attributes
     ----------
     n, p : int
-        Number of records, and of features.
+        Number of records, and number of features.
     epsilon : float
-        That of the budget.
+        Epsilon of the budget.
     mu : float
         The mu of the Gaussian mechanism that spends the budget; infinite without noise.
     change : float
-        a, the change of a sum between neighbours in bounds of a record: 2 or 1.
+        a, the sensitivity of a sum in units of the bound on a record's term: 2 or 1.
     strength : float
         l2, the modulus of strong convexity of the penalty.
     lipschitz, curvature : float
-        G, and H. For a loss without curvature H is G, as if a kink were a bend over a
-        margin of 1.
+        G and H. For a loss without curvature, H is set to G, as if the kink were a
+        bend over a margin of 1.
     at_zero : float
-        F(0), the loss at margin 0 of a label at its bound, or of the label 1.
+        F(0), the loss at margin 0 for a label at its bound, or for the label 1.
     norm : float
         R, the declared bound on the norm of a record.
     column, squares : float
-        X, the largest declared bound of a column, and the sum of the squared bounds.
+        X, the largest declared bound on a column, and the sum of all squared bounds.
     radius : float
         Radius of the constraint set of w; infinite without a constraint.
     curved : bool
         Whether the loss is smooth and not linear.
     bounded : bool
-        Whether G R is declared. Otherwise no rule gives a clipping threshold.
+        Whether declared bounds determine G R. If not, no rule sets a clipping
+        threshold.
     kind : str
         Kind of problem: ``ball`` if w is in a bounded set; ``numbers`` if the slope of
         the loss has no bound, in which case G is the bound on a label; else ``ridge``.
@@ -113,7 +116,7 @@ class PublicNumbers:
     def records(self, noise: str = "gaussian") -> float:
         """Return N = n mu / a, the number of records in units of the noise.
 
-        For pure privacy mu is taken as epsilon / sqrt(p), because noise of density
+        For pure privacy, mu is replaced by epsilon / sqrt(p), because noise of density
         exp(-norm2) has norm p / epsilon, not sqrt(p).
         """
         pure = noise in PURE or self.mu == 0.0
@@ -134,11 +137,11 @@ class PublicNumbers:
 def public_numbers(
     problem: ERM, budget: Budget, clip: float | None
 ) -> PublicNumbers | None:
-    """Return the public numbers of a problem, None if they give no scale.
+    """Return the public numbers of a problem, None if a scale is 0 or infinite.
 
-    Without declared bounds, G R is the clipping threshold. Without a threshold either,
-    R is 1: such a fit is refused, or has no noise. If the slope of the loss has no
-    bound, G is the bound on a label.
+    Without declared bounds, G R is the clipping threshold. If there is no threshold
+    either, R is 1, and such a fit is refused or has no noise. If the slope of the loss
+    has no bound, G is the bound on a label.
 
     Parameters
     ----------
@@ -147,7 +150,7 @@ def public_numbers(
     budget : Budget
         The budget; delta may depend on n.
     clip : float or None
-        The clipping threshold if it is given.
+        The clipping threshold, None if it is not given.
     """
     budget, bounds = budget.resolve_delta(problem.n), problem.dataset.bounds
     loss, G, H = problem.loss, problem.lipschitz, problem.loss.smoothness
@@ -168,7 +171,7 @@ def public_numbers(
         return None  # a user's loss may fail here; its trials report the error
     epsilon, mu = budget.epsilon, math.inf
     if math.isfinite(epsilon):
-        # Beyond this epsilon mu grows like a root, and noise is negligible.
+        # Beyond this epsilon mu grows like a square root, and noise is negligible.
         mu = mu_for(min(epsilon, 1e3), budget.number)
     public = PublicNumbers(
         n=problem.n,
@@ -194,5 +197,5 @@ def public_numbers(
 
 
 def safe_ratio(value: float, over: float) -> float:
-    """Return value / over, infinite if ``over`` is not positive."""
+    """Return value / over, or infinity if ``over`` is not positive."""
     return value / over if over > 0.0 else math.inf

@@ -3,33 +3,35 @@
 A rule computes parameters from public numbers: n, p, the budget, the declared bounds,
 constants of the loss and the strength of the penalty. It never sees a record. The
 numbers are filled in before a trial gets its key, so the key depends on the numbers and
-not on the rule: a trial to which the same numbers were given is the same trial. For
-this reason rules are kept here and not in the classes of the solvers, whose source
-enters keys. If a number of a rule changes, its version must change too.
+not on the rule. If a user sets the same numbers, the trial is the same. For this reason
+rules are kept here and not in the classes of the solvers, whose source enters keys. If
+a rule computes other numbers, its version must change too.
 
 Units are those of `rules.public`.
 
-**Fitted numbers.** Fitted on the leaderboard's problems were each rule's ``constants``,
-by kind of problem, numbers in the rules of newton, feature_covariance and greedy_cd,
-and the 5 and the eighth in ``PublicNumbers.margin``. The guesses tried for gd and
-frank_wolfe are on record (`python -m benchmarks.rules`, results/published/rules.csv);
-those for other rules were tried by hand. In mirror_descent and frank_wolfe ``growth``,
-``rise`` and ``flow`` are powers and lengths with a meaning of their own. In all other
-rules they use z = N / sqrt(p), the records that a direction has.
+**Fitted numbers.** Three groups of numbers were fitted on the leaderboard's problems:
+the ``constants`` of each rule, by kind of problem; numbers in the rules of newton,
+feature_covariance and greedy_cd; and the 5 and the eighth in ``PublicNumbers.margin``.
+The guesses tried for gd and frank_wolfe are recorded (`python -m benchmarks.rules`,
+results/published/rules.csv). Guesses for other rules were tried by hand. In
+mirror_descent and frank_wolfe, ``growth``, ``rise`` and ``flow`` are powers and lengths
+with a meaning that their rules define. All other rules use them with z = N / sqrt(p),
+the number of records per direction.
 
 share, growth, least, most
-    A record's gradient is clipped to share (z / 30)^growth of its bound, at least
-    ``least`` and at most ``most`` of it. A share below 1/4 is ruinous for gradient
-    descent on the logistic loss if classes are unequal. The squared loss has residuals
-    far below the label's bound, and the noise is proportional to the threshold,
-    whatever they are.
+    A record's gradient is clipped to the share c = share (z / 30)^growth of its bound,
+    but c is at least ``least`` and at most ``most``. A share below 1/4 is ruinous for
+    gradient descent on the logistic loss if classes are unequal. Residuals of the
+    squared loss are far below the bound on labels, whereas the noise is proportional to
+    the threshold, whatever the residuals are.
 flow
-    The longest flow that steps make. A longer one gains little unless it is free.
+    The longest flow that steps make. A longer flow gains little unless noise allows it
+    for free.
 noise, rise
-    Noise on a margin may be noise (z / 30)^rise times nu.
+    The noise allowed on a margin is nu times noise (z / 30)^rise.
 bent
-    The share of the modulus required by the noise that objective_perturbation adds as
-    a ridge, because the data bend the objective too.
+    The share of the modulus required by the noise that is added as a ridge in
+    objective_perturbation. A share suffices because the data bend the objective too.
 """
 
 import math
@@ -48,13 +50,13 @@ STEP = 1.9
 """Largest step in units of 1 / beta; a step of 2 or more may expand distances."""
 
 LONGEST, MOST_PASSES = 1_000, 300
-"""Largest numbers of steps on all records, and of passes of coordinate steps."""
+"""Largest number of steps on all records, and of passes of coordinate steps."""
 
 MULTIPLIER = 2.0
-"""Least noise multiplier z of a sampled step.
+"""Smallest noise multiplier z of a sampled step.
 
-Sampling a share q of the records then costs 1.07 times the noise of all records,
-sqrt(z^2 (exp(1 / z^2) - 1)) (Dong, Roth, Su 2022).
+Sampling a share q of the records then needs 1.07 times the noise of steps on all
+records. The factor is sqrt(z^2 (exp(1 / z^2) - 1)) (Dong, Roth, Su 2022).
 """
 
 RESIDUAL = 1 / 16
@@ -62,19 +64,19 @@ RESIDUAL = 1 / 16
 slope of the loss has no bound."""
 
 EACH = 30.0
-"""The z at which shares and noise equal their constants."""
+"""The value of z at which shares and noise equal their fitted constants."""
 
 OF_COORDINATES = ("greedy_cd", "random_cd")
-"""Algorithms whose threshold is for all coordinates together, not for the norm."""
+"""Algorithms whose clipping threshold bounds all coordinates, not the norm."""
 
 
 def default_clip(algorithm: str, problem: ERM) -> float | None:
-    """Return the clipping threshold of a loss whose slope has no bound.
+    """Return the default clipping threshold for a loss whose slope has no bound.
 
-    It is a share of a bound at w = 0. There the slope of the squared loss is at most
-    the label's bound Y, so a record's gradient has norm at most Y R, or entries of at
-    most Y R_j. None if the slope has a bound, or if the label, the norm or the columns
-    have no declared bound.
+    The threshold is a share of a bound on gradients at w = 0. At this point the slope
+    of the squared loss is at most the bound Y on labels, so a record's gradient has
+    norm at most Y R, or entries of at most Y R_j. The result is None if the slope has a
+    bound, or if the label, the norm or the columns have no declared bound.
     """
     bounds = problem.dataset.bounds
     if bounds is None or math.isfinite(problem.lipschitz):
@@ -88,7 +90,7 @@ def default_clip(algorithm: str, problem: ERM) -> float | None:
 
 
 def three_digits(value: float) -> float:
-    """Return a number rounded to three digits, the same on every machine."""
+    """Return a number rounded to three significant digits, equal on every machine."""
     return float(f"{min(max(value, 1.0 / LARGEST), LARGEST):.3g}")
 
 
@@ -102,7 +104,7 @@ def share_to_clip(
     least: float,
     most: float,
 ) -> float:
-    """Return the clipping threshold of a gradient as a share c of its bound.
+    """Return the clipping threshold of a gradient as a share c of the bound on it.
 
     Parameters
     ----------
@@ -113,9 +115,9 @@ def share_to_clip(
     largest : float
         The bound on a record's gradient.
     share, growth : float
-        The share is share (z / 30)^growth, with z = N / sqrt(p).
+        c is share (z / 30)^growth within its limits, with z = N / sqrt(p).
     least, most : float
-        Limits of the share.
+        Smallest and largest c.
     """
     if "clip" in given:
         return 1.0 if given["clip"] is None else float(given["clip"]) / largest
@@ -129,7 +131,7 @@ def share_to_clip(
 def clip_of(public: PublicNumbers, c: float, largest: float) -> float | None:
     """Return the clipping threshold for a share c of a gradient's bound.
 
-    None, for no clipping, if the share is 1 or no bound is declared.
+    The result is None (no clipping) if the share is 1 or no bound is declared.
 
     Parameters
     ----------
@@ -148,12 +150,14 @@ def free_of(
 ) -> float:
     """Return the product c t at which noise on a margin is a given multiple of nu.
 
+    c is the clipping threshold as a share of its bound, and t the length of the flow.
+
     Parameters
     ----------
     public : PublicNumbers
         The public numbers of the problem.
     records : float
-        N, the records in units of the noise; infinite without noise.
+        N, the number of records in units of the noise; infinite without noise.
     noise, rise : float
         The multiple is noise (z / 30)^rise, with z = N / sqrt(p).
     """
@@ -178,7 +182,7 @@ def length_of(free: float, c: float, flow: float, forgotten: float) -> float:
     flow : float
         Longest flow with noise.
     forgotten : float
-        The curvature over l2; a longer flow has forgotten its start.
+        The curvature over l2; a flow longer than this has forgotten its start.
     """
     return min(flow, free / c, forgotten) if math.isfinite(free) else math.inf
 
@@ -192,7 +196,7 @@ def descent(
     rise: float,
     **clip: float,
 ) -> tuple[float, float]:
-    """Return the share c and the flow t of steps along noisy gradients of all records.
+    """Return the clipping share c and the flow length t of noisy gradient descent.
 
     Parameters
     ----------
@@ -203,7 +207,7 @@ def descent(
     flow : float
         Longest flow t.
     noise, rise : float
-        Noise on a margin may be noise (z / 30)^rise times nu.
+        The noise allowed on a margin is nu times noise (z / 30)^rise.
     **clip : float
         Constants of ``share_to_clip``.
     """
@@ -214,7 +218,7 @@ def descent(
 
 
 def steps_of(t: float, given: Given) -> int:
-    """Return how many steps of the given or the largest size make a flow t."""
+    """Return the number of steps, of the given or the largest size, for a flow t."""
     step: float = given.get("step", STEP)
     return max(1, min(LONGEST, math.ceil(min(t / step, LONGEST))))
 
@@ -227,7 +231,7 @@ def step_of(t: float, count: float, most: float = STEP) -> float:
     t : float
         Length of the flow.
     count : float
-        Number of steps; too few of the largest size fall short of t.
+        Number of steps. Too few steps, even of the largest size, fall short of t.
     most : float
         Largest step, in units of 1 over the curvature.
     """
@@ -235,10 +239,11 @@ def step_of(t: float, count: float, most: float = STEP) -> float:
 
 
 def gd(public: PublicNumbers, given: Given, **fitted: float) -> Numbers:
-    """Return the number of steps T, the step and the threshold of gradient descent.
+    """Return the number of steps T, the step size and the clipping threshold of gd.
 
     The noise of a flow of length t does not depend on T. So T is the smallest number of
-    steps of at most 1.9 / beta that make t; such steps expand no distances.
+    steps of size at most 1.9 / beta that make a flow of length t. Such steps are
+    non-expansive.
     """
     c, t = descent(public, given, **fitted)
     T = given.get("n_iter", steps_of(t, given))
@@ -253,9 +258,10 @@ def sgd(public: PublicNumbers, given: Given, **fitted: float) -> Numbers:
     """Return the parameters of sgd: those of gd, with a share q of records per step.
 
     At equal noise on the mean, a step over a sample has the multiplier q sqrt(T) / mu.
-    The share q is chosen so that this is `MULTIPLIER`, below which sampling costs
-    noise. The sampling error, a record's gradient over sqrt(q n), is then at most
-    1 / (2 sqrt(p)) of the noise. If a loss has a kink, steps are in units of 1 / clip.
+    The share q is chosen so that this multiplier is `MULTIPLIER`. With a smaller
+    multiplier, sampling would need more noise. The sampling error, a record's gradient
+    divided by sqrt(q n), is then at most 1 / (2 sqrt(p)) times the noise. If a loss has
+    a kink, steps are in units of 1 / clip.
     """
     c, t = descent(public, given, **fitted)
     T = given.get("n_iter", steps_of(t, {} if not public.curved else given))
@@ -284,13 +290,14 @@ def permutation_sgd(
     rise: float,
     **clip: float,
 ) -> Numbers:
-    """Return passes, batch, step and threshold of a flow with noise at its end.
+    """Return passes, batch size, step size and clipping threshold of permutation_sgd.
 
-    Nothing contracts that noise, so it costs an excess of (t G / (H N))^2 H / 2 for
-    c = 1. A solution with margins of nu, spread over p directions, has length
-    nu sqrt(p) / R. The excess of a flow of length t is at most the square of that times
-    beta / (2 t). The sum of both is least at t^3 = nu^2 p (H N / G)^2 / 2. By default
-    there are ten passes of steps of about 1 / (2 beta).
+    Noise is added at the end of the flow, and nothing contracts it. So the noise costs
+    an excess of (t G / (H N))^2 H / 2 for c = 1. A solution with margins of nu, spread
+    over p directions, has length nu sqrt(p) / R. The excess of a flow of length t is at
+    most the square of this length times beta / (2 t). The sum of both excesses is
+    smallest at t^3 = nu^2 p (H N / G)^2 / 2. By default there are ten passes of steps
+    of about 1 / (2 beta).
 
     Parameters
     ----------
@@ -301,7 +308,7 @@ def permutation_sgd(
     flow : float
         Longest flow t.
     noise, rise : float
-        Noise on a margin may be noise (z / 30)^rise times nu.
+        The noise allowed on a margin is nu times noise (z / 30)^rise.
     **clip : float
         Constants of ``share_to_clip``.
     """
@@ -335,12 +342,13 @@ def random_cd(
     rise: float,
     **clip: float,
 ) -> Numbers:
-    """Return passes, step and threshold of coordinate descent: those of gd, adapted.
+    """Return passes, step size and clipping threshold of random_cd, adapted from gd.
 
-    A pass is p releases of sensitivities c G R_j. So at equal t the noise on a margin
-    is sqrt(p D) times that of gd, with D = p R^2 / sum_j R_j^2. And t, now in units of
-    1 / M_j, is D times shorter. A step is at most 1 / M_j, which finds the minimum
-    along a coordinate if all records have that coordinate at its bound.
+    A pass makes p releases of sensitivities c G R_j. So at equal t the noise on a
+    margin is sqrt(p D) times that of gd, with D = p R^2 / sum_j R_j^2. The flow t is
+    measured in units of 1 / M_j here, in which it is D times shorter. A step is at most
+    1 / M_j, which finds the minimum along a coordinate if all records have that
+    coordinate at its bound.
 
     Parameters
     ----------
@@ -351,7 +359,7 @@ def random_cd(
     flow : float
         Longest flow t.
     noise, rise : float
-        Noise on a margin may be noise (z / 30)^rise times nu.
+        The noise allowed on a margin is nu times noise (z / 30)^rise.
     **clip : float
         Constants of ``share_to_clip``.
     """
@@ -370,12 +378,13 @@ def random_cd(
 
 
 def output_perturbation(public: PublicNumbers, given: Given) -> Numbers:
-    """Return the ridge that limits noise on a margin to nu, or has the least bound.
+    """Return the ridge that limits noise on a margin, from the larger of two moduli.
 
-    For a modulus m the minimiser moves by a G R / (n m), so a margin has noise
-    G R^2 / (m N). For a solution of length nu sqrt(p) / R, the modulus costs
-    m nu^2 p / (2 R^2). The sum of that and H / 2 times the squared noise is least at
-    m^3 = 2 H G^2 R^6 / (p nu^2 N^2). The larger of both moduli is taken.
+    For a modulus m the minimiser moves by a G R / (n m), so the noise on a margin is
+    G R^2 / (m N). The first modulus makes this noise nu. For a solution of length
+    nu sqrt(p) / R, a modulus costs m nu^2 p / (2 R^2). The second modulus minimises the
+    sum of this cost and H / 2 times the squared noise:
+    m^3 = 2 H G^2 R^6 / (p nu^2 N^2).
     """
     records = public.records(given.get("noise", "gaussian"))
     if not math.isfinite(records):
@@ -388,18 +397,19 @@ def output_perturbation(public: PublicNumbers, given: Given) -> Numbers:
 def objective_perturbation(
     public: PublicNumbers, given: Given, *, bent: float
 ) -> Numbers:
-    """Return the ridge: a share of that which alone limits noise on a margin to nu.
+    """Return a share of the ridge that alone would limit noise on a margin to nu.
 
-    The noise b in the objective's sum has deviation a G R / mu in each coordinate. It
-    moves a minimum of curvature m by b / (n m), and a margin by G R^2 / (m N). The
-    ridge of the papers' bound, norm(b) / (n norm(w)) for w of length nu sqrt(p) / R, is
-    the same. The data have a curvature h >= 0 of their own, about which nothing is
-    public. No guess of h is subtracted: if h is smaller than guessed, as with rare
+    The noise b in the objective's sum has standard deviation a G R / mu in each
+    coordinate. It moves a minimum of curvature m by b / (n m), and a margin by
+    G R^2 / (m N). The ridge of the papers' bound, norm(b) / (n norm(w)) for w of length
+    nu sqrt(p) / R, is the same. The data add a curvature h >= 0, about which nothing is
+    public. No guess of h is subtracted. If h were smaller than the guess, as with rare
     positives, no ridge would be left before noise is small, and a larger budget would
-    do worse. With a fixed share ``bent`` of m, the noise on a margin is
-    G R^2 / (N h + N bent m), and N m is constant if nu is. So neither that noise nor
-    the ridge grows with the budget, whatever h is. The part log(1 + beta / (n m)) of
-    epsilon, which no noise reduces, is at most a half.
+    give worse results. With a fixed share ``bent`` of m, the noise on a margin is
+    G R^2 / (N h + N bent m), and N m is constant if nu is constant. So neither this
+    noise nor the ridge grows with the budget, whatever h is. The part
+    log(1 + beta / (n m)) of epsilon, which no noise reduces, is at most half of
+    epsilon.
 
     Parameters
     ----------
@@ -419,7 +429,10 @@ def objective_perturbation(
 
 
 def ridge_of(public: PublicNumbers, modulus: float) -> float:
-    """Return the ridge that a modulus needs besides the penalty, 0 without bounds."""
+    """Return the ridge that raises the penalty's modulus to ``modulus``, or 0.
+
+    The ridge is 0 if the penalty suffices or no bounds are declared.
+    """
     needed = public.bounded and modulus > public.strength
     return three_digits(modulus - public.strength) if needed else 0.0
 
@@ -432,10 +445,10 @@ def feature_covariance(
     share_of_mu: float,
     **clip: float,
 ) -> Numbers:
-    """Return a fixed number of full steps, and the threshold of a gradient.
+    """Return fixed parameters of feature_covariance, and the clipping threshold.
 
     The threshold is for gradients before they are scaled by the covariance. X'X is
-    published with a small share of the budget; its noise is a floor under its
+    published with a small share of the budget. The noise on X'X is a floor under its
     eigenvalues, whatever the threshold is.
 
     Parameters
@@ -462,9 +475,9 @@ def feature_covariance(
 def newton(
     public: PublicNumbers, given: Given, *, n_iter: int, **clip: float
 ) -> Numbers:
-    """Return a fixed number of Newton steps, their floor and their threshold.
+    """Return a fixed number of Newton steps, the floor and the clipping threshold.
 
-    The floor is half the noise of the Hessian.
+    The floor is half the noise on the Hessian.
 
     Parameters
     ----------
@@ -485,14 +498,14 @@ def newton(
 
 
 def ssp(public: PublicNumbers, given: Given, **fitted: float) -> Numbers:
-    """Return the fitted constants: its parameters are in units of its noise."""
+    """Return the fitted constants, because parameters of ssp are in units of noise."""
     return fitted
 
 
 def greedy_cd(
     public: PublicNumbers, given: Given, *, steps: float, **clip: float
 ) -> Numbers:
-    """Return a number of selections T proportional to (N / ln 2p)^1/2, and long steps.
+    """Return a number of selections proportional to (N / ln 2p)^1/2, and long steps.
 
     The noise of a selection falls with N and grows with the logarithm of p. With T
     selections the noise is sqrt(T) times as large.
@@ -523,7 +536,9 @@ def mirror_descent(
     climb: float,
     **clip: float,
 ) -> Numbers:
-    """Return T steps of a flow that grows with the ball and with N / ln 2p.
+    """Return the number and size of steps of a flow, and the clipping threshold.
+
+    The flow grows with the size of the ball and with N / ln 2p.
 
     Parameters
     ----------
@@ -532,11 +547,11 @@ def mirror_descent(
     given : mapping
         Parameters that the user fixed, by name.
     n_iter : int
-        T, unless it is given.
+        Number of steps T, unless the user fixed it.
     flow : float
         Length of the flow at N = 30 ln 2p, for a ball of radius 1 / X.
     climb : float
-        The flow grows as the power ``climb`` of N / ln 2p.
+        The length of the flow is proportional to (N / ln 2p)^climb.
     **clip : float
         Constants of ``share_to_clip``.
     """
@@ -559,11 +574,11 @@ def frank_wolfe(
     share: float,
     rise: float,
 ) -> Numbers:
-    """Return the number of steps T and the threshold of a gradient's entries.
+    """Return the number of steps T and the clipping threshold of gradient entries.
 
-    Both depend on q = N / (100 ln 2p), the records that a selection has. A step moves
-    margins by at most rho X, the ball's radius times the largest entry, and a larger
-    ball needs more steps.
+    Both depend on q = N / (100 ln 2p), the number of records per selection. A step
+    moves margins by at most rho X, the ball's radius times the largest entry of a
+    record. A larger ball needs more steps.
 
     Parameters
     ----------
@@ -594,15 +609,16 @@ class Rule:
     Attributes
     ----------
     version : str
-        Changes whenever the rule gives other numbers; written to the column ``rule``.
+        Version of the rule, which changes whenever the rule computes other numbers. It
+        is written to the column ``rule``.
     meanings : mapping of str to str
         The meaning of ``auto`` for each parameter that the rule sets.
     numbers : callable
         Returns the values of these parameters from the public numbers and the given
-        parameters. A parameter that it leaves out has the default of its field.
+        parameters. A parameter that is not returned has the default of its field.
     constants : mapping of str to mapping
-        The fitted keyword arguments of ``numbers``, by kind of problem. If there are
-        any, the rule sets nothing for other kinds.
+        The fitted keyword arguments of ``numbers``, by kind of problem. If the mapping
+        is not empty, the rule sets nothing for other kinds.
     """
 
     version: str
@@ -617,7 +633,7 @@ class Rule:
     def settings(
         self, public: PublicNumbers, given: Given, **guesses: float
     ) -> Mapping[str, Any]:
-        """Return the parameters that the rule sets, with ``guesses`` as constants."""
+        """Return the parameters that the rule sets; ``guesses`` replace constants."""
         if not self.gives(public):
             return {}
         fitted = self.constants.get(public.kind, {})
@@ -760,7 +776,7 @@ RULES: Mapping[str, Rule] = {
         {"ball": {"steps": 16.0, "growth": 0.8, "share": 1 / 8, "rise": 0.35}},
     ),
 }
-"""Rules of the package's algorithms; any other has ``defaults`` in its class."""
+"""Rules of the package's algorithms. Other algorithms have ``defaults`` in a class."""
 
 
 def rule_of(name: str, cls: Any) -> Rule | None:

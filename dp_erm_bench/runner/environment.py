@@ -1,12 +1,12 @@
-"""Describe the code, versions and CPU of a process, to compare remote workers with it.
+"""Describe the code, versions and CPU of a process, and compare those of workers.
 
 A remote worker shares no memory with the parent. It may be stale, half updated, or on
 another machine. So each of its answers describes its environment: a flat mapping of
 strings, with digests of the package's files, versions, and the CPU. The parent accepts
 an answer only if this is its own environment. A worker reads the files at its first
-task, and compares their stamps after each task: then everything that its children have
-loaded in between is what it described. The user's data and files must be the same there
-as here, which a child checks for each batch.
+task, and compares their stamps after each task. If the stamps are equal, its children
+have loaded the files that it described. The user's data and files must be the same on
+the worker as on the parent; a child of the worker checks this for each batch.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ VERSIONS = (
     *("numpy", "scipy", "numba", "llvmlite", "dp-accounting", "scikit-learn"),
     *("intel-cmplr-lib-rt", "icc-rt"),
 )
-"""Packages that numbers depend on; the data that pandas has read are compared as such.
+"""Packages on which computed numbers depend.
 
-Numba uses Intel's exponential function if that is installed.
+The data that pandas has read are compared themselves, so pandas is not listed. Numba
+uses Intel's exponential function if that is installed.
 """
 
 SETTINGS = (
@@ -52,14 +53,14 @@ NUMBAS = ".numba_config.yaml"  # in the working folder; it has such settings, to
 CPU, PACKAGE, STALE = "CPU", "dp_erm_bench", "stale"
 INSTALL = "install the same there and start it again"
 SHORT = 12
-"""Digits of a digest in a message."""
+"""Number of digits of a digest in a message."""
 
 
 def own_environment() -> dict[str, str]:
     """Return the environment of this process, and whether it is stale.
 
-    It is `at_first` with the entry `stale`: not empty if a file of the package was
-    touched since, or a version or a setting has changed.
+    The result is that of `at_first`, except for the entry `stale`. This is not empty if
+    a file of the package was touched since, or a version or a setting has changed.
     """
     return {**at_first(), STALE: "yes" * (_seen() != _environment_now())}
 
@@ -70,7 +71,7 @@ def at_first() -> dict[str, str]:
 
 
 def machine_kind() -> dict[str, str]:
-    """Return the CPU, versions and settings, which numbers depend on to the bit."""
+    """Return the CPU, versions and settings on which the bits of numbers depend."""
     settings = {name: os.environ.get(name, "unset") for name in SETTINGS}
     with contextlib.suppress(OSError):
         settings[NUMBAS] = hashlib.sha256(Path(NUMBAS).read_bytes()).hexdigest()
@@ -88,12 +89,12 @@ _seen = functools.cache(_environment_now)
 def first_difference(
     theirs: Mapping[str, str], ours: Mapping[str, str], mixed: bool = False
 ) -> str:
-    """Return the first difference of a worker, with a remedy; empty if there is none.
+    """Return how a worker differs first, with a remedy; empty if it does not differ.
 
     Parameters
     ----------
     theirs, ours : mapping of str to str
-        The result of `own_environment` there and here.
+        The result of `own_environment` on the worker and in this process.
     mixed : bool
         Whether several kinds of CPU are allowed.
     """
@@ -151,7 +152,7 @@ def _digest_of_package() -> str:
 
 
 def _installed_versions() -> dict[str, str]:
-    """Return the installed versions of the packages that numbers depend on."""
+    """Return the installed versions of the packages on which numbers depend."""
     import numpy as np
 
     # The same version of numpy is built with different BLAS libraries. Kernels call
@@ -170,12 +171,12 @@ def _installed_versions() -> dict[str, str]:
 
 
 def pins_of(batches: Iterable[tuple[Trial, ...]]) -> dict[str, str]:
-    """Return identities that the problems and solvers of some batches must have.
+    """Return the identities that the problems and solvers of batches must have.
 
-    There is the identity of each problem by its spec as JSON; it includes the content
-    of the data, and the trials' keys were made with it. There is also the digest of
-    each algorithm of an installed package, by its name. The digest of a user's file is
-    in the spec.
+    The identity of a problem is found by its spec as JSON. It includes the content of
+    the data, and the trials' keys were made with it. The digest of an algorithm of an
+    installed package is found by the algorithm's name. The digest of a user's file is
+    part of the spec.
     """
     pins: dict[str, str] = {}
     for setting in {id(one[0].setting): one[0].setting for one in batches}.values():

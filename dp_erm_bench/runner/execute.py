@@ -83,8 +83,8 @@ def problem_of_trial(spec: Mapping[str, Any], posed: str = "") -> Problem:
     spec : mapping
         The spec of the trial.
     posed : str
-        The identity of the problem that the trial's key was made with. The problem is
-        then cached for the next batches. Empty to take the data as they are now.
+        The identity of the problem with which the trial's key was made; the problem is
+        then cached for the next batches. If empty, the data are used as they are now.
 
     Raises
     ------
@@ -110,10 +110,10 @@ def solver_of(spec: Mapping[str, Any]) -> Solver:
 def warm_up(algorithm: str, loss: str = '"logistic"') -> None:
     """Run two steps of an algorithm with noise on four records, once per process.
 
-    This compiles its kernels, or loads them from the cache, before its time is taken.
-    It does so in each worker, and only for kernels that the algorithm uses. Each loss
-    (the JSON of its spec) has kernels of its own. A user's solver is not warmed up: it
-    runs in its trials and nowhere else.
+    This compiles the algorithm's kernels, or loads them from the cache, before its time
+    is measured. Each worker does so, and only for kernels that the algorithm uses. Each
+    loss (given as the JSON of its spec) has kernels of its own. A user's solver is not
+    warmed up: it runs in its trials and nowhere else.
     """
     if algorithm not in registry.built_in("algorithm"):
         return
@@ -127,7 +127,7 @@ def warm_up(algorithm: str, loss: str = '"logistic"') -> None:
 
 
 def _tiny_problem(solver: Solver, loss: Any) -> Problem:
-    """Return a problem of four records, or a small one of the kind a solver needs."""
+    """Return a problem of four records, or a small problem of the solver's own kind."""
     if not issubclass(ERMProblem, solver.serves):
         return solver.serves.neighbours(False)[0]
     X = np.array([[1.0, -1.0], [0.5, 1.0], [-1.0, 0.0], [0.0, 2.0]])
@@ -186,7 +186,7 @@ def _notes_on_outside(spec: Mapping[str, Any], solver: Solver) -> dict[str, str]
 
 
 def run_of(trials: Sequence[Trial], problem: Problem) -> Run:
-    """Return the run of a batch of trials on a problem, not started yet."""
+    """Return the run of a batch of trials on a problem, before it is started."""
     spec = trials[0].spec
     solvers = [solver_of(trial.spec) for trial in trials]
     identities = [trial.identity for trial in trials]
@@ -200,7 +200,7 @@ def solve_batch(trials: Sequence[Trial], problem: Problem) -> Run:
     Raises
     ------
     Unsupported
-        If the algorithm cannot serve the problem under the budget.
+        If the algorithm does not support the problem under the budget.
     """
     return run_of(trials, problem).record(trials[0].spec["n_checkpoints"])
 

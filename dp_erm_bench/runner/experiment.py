@@ -5,11 +5,11 @@ with `name` and overrides of its yaml), `loss`, `penalty`, `constraint` ("auto",
 or a mapping with `name` and parameters), `algorithm` (a name or a mapping with `name`
 and parameters), `budget` (`epsilon`, `delta`, `adjacency`), `calibration`, and either
 `seed` (a sweep) or `tune`. A list is an axis; seeds are integers or lists of integers.
-If the value of a parameter is itself a list, a list of lists is the axis.
+If the value of a parameter is itself a list, the axis is a list of lists.
 
 Besides its records a run writes a manifest, which says what was requested, with which
-software, when, and with what result. It also writes `choices.csv`: what each tuned line
-chose, and whether a grid was too small.
+software, when, and with what result. It also writes `choices.csv`, which says what each
+tuned line chose, and whether a grid was too small.
 """
 
 from __future__ import annotations
@@ -108,13 +108,13 @@ OPEN = {
 """Sentences for the words of `Choice.open`."""
 
 WORSE = "worse than epsilon="
-"""Is followed by the smaller epsilon at which a line did better."""
+"""Beginning of a reason; the smaller epsilon at which a line did better follows."""
 
 ELSEWHERE = ("config", "command", "files")
-"""Options that the manifest does not have in its section of options."""
+"""Options that are left out of the manifest's section of options."""
 
 SHOWN = 3
-"""Most open choices that a run names in its warning."""
+"""Largest number of open choices that the warning of a run names."""
 COLUMNS = (
     *("experiment", "panel", "line", "dataset", "standardise", "algorithm", "params"),
     *("epsilon", "delta", "adjacency", "calibration", "quantity", "chosen", "mean"),
@@ -193,7 +193,7 @@ def _what_was_asked(session: Session) -> dict[str, Any]:
 
 
 def solver_files(lines: Iterable[Line]) -> dict[str, str]:
-    """Return the SHA-256 of each solver's file together with the modules next to it."""
+    """Return the SHA-256 of each solver's file combined with the modules next to it."""
     names = sorted({line.algorithm for line in lines if is_file(line.algorithm)})
     return {f"{label_of(name)}.py": content_digest(name) for name in names}
 
@@ -208,10 +208,10 @@ def datasets_of_lines(lines: Iterable[Line]) -> Iterator[tuple[Dataset, Problem]
 
 
 def data_of(lines: Iterable[Line]) -> list[dict[str, Any]]:
-    """Return the name and content hash of each dataset; of a user's file its SHA-256.
+    """Return the name and content hash of each dataset, and the SHA-256 of user files.
 
-    Also return whether all lines with the dataset have declared it public, unless it is
-    a published one.
+    The entry `public` says whether the dataset is published, or all lines with the
+    dataset have declared it public.
     """
     found: dict[str, dict[str, Any]] = {}
     for data, _ in datasets_of_lines(lines):
@@ -228,7 +228,10 @@ def data_of(lines: Iterable[Line]) -> list[dict[str, Any]]:
 
 
 def files_of(lines: Iterable[Line]) -> dict[str, str]:
-    """Return the paths of users' code files with their groups, except changed files."""
+    """Return the group (algorithm or loss) of each user's code file, by its path.
+
+    Files that have changed are left out.
+    """
     pins = {}
     for line in lines:
         pins[line.algorithm] = registry.ALGORITHM
@@ -241,7 +244,7 @@ def files_of(lines: Iterable[Line]) -> dict[str, str]:
 
 
 def _short_range(value: Any) -> Any:
-    """Return a value in which consecutive integers, such as seeds, are a range."""
+    """Return a value with consecutive integers, such as seeds, written as a range."""
     if isinstance(value, Mapping):
         return {key: _short_range(one) for key, one in value.items()}
     if not isinstance(value, list | tuple):
@@ -266,7 +269,7 @@ def write_choices(folder: Path, experiment: str, choices: Iterable[Choice]) -> N
     folder : Path
         The results folder.
     experiment : str
-        Column `experiment` of the table.
+        Entry in the column `experiment` of the table.
     choices : iterable of Choice
         The choices of the tuned lines.
     """
@@ -310,7 +313,7 @@ def _row_of_choice(experiment: str, choice: Choice) -> list[Any]:
 
 
 def judge_choices(session: Session) -> list[Choice]:
-    """Return the choices; those that do worse with more budget are marked as open.
+    """Return the choices and mark those as open that do worse with more budget.
 
     A line does worse if the 95 % interval of log(error here) - log(error at the next
     smaller epsilon) of its reports lies above 0. The setting chosen at the smaller
@@ -341,7 +344,7 @@ def _errors_by_seed(session: Session, tuner: Tuner, quantity: str) -> dict[int, 
 
 
 def doubts_of_choices(choices: Sequence[Choice], session: Session) -> Iterator[str]:
-    """Yield a warning for each line without a usable setting, and one for open ones."""
+    """Yield warnings about lines without a usable setting and about open choices."""
     beyond = []
     for choice in choices:
         epsilon = choice.line.budget["epsilon"]
@@ -377,9 +380,9 @@ def run_experiment(blocks: Blocks, name: str, folder: Path, options: RunOptions)
     blocks : sequence of mapping
         Plain resolved blocks, as described at the top of this module.
     name : str
-        Column `experiment` of the table.
+        Entry in the column `experiment` of the table.
     folder : Path
-        Where records, plan, table, choices and manifest are kept.
+        The folder for records, plan, table, choices and manifest.
     options : RunOptions
         Workers, mode, retry, and information for the manifest.
 
@@ -393,7 +396,7 @@ def run_experiment(blocks: Blocks, name: str, folder: Path, options: RunOptions)
     Raises
     ------
     UsageError
-        Before anything runs, for any value out of range or unknown name.
+        If a value is out of range or a name is unknown, before anything runs.
     DataUnavailable
         If an ad-hoc sweep has no dataset that is available.
     """
@@ -411,9 +414,9 @@ def run_experiment(blocks: Blocks, name: str, folder: Path, options: RunOptions)
 
 @contextlib.contextmanager
 def early_worker(folder: Path, options: RunOptions) -> Iterator[Worker | None]:
-    """Yield a worker that imports its modules early, or None if probably not needed.
+    """Yield a worker that imports its modules early; None if it is hardly needed.
 
-    Importing takes as long as planning a small sweep, and there is more than one core.
+    Imports take as long as planning a small sweep, and can run on another core.
     No worker is started if the same command line has completed and retries nothing.
     """
     last = read_manifest(folder) if options.mode != "plan" else {}
@@ -503,9 +506,9 @@ def notes_on_records(lines: Iterable[Line]) -> list[str]:
 
 
 def _settle_manifest(session: Session) -> dict[str, Any]:
-    """Return the manifest of the run before this one; report damage that is new to it.
+    """Return the previous run's manifest; report damage that it does not mention.
 
-    Files that other runs left half written when they died are removed.
+    Half-written files of other runs that died are removed.
     """
     folder = session.folder
     if folder.is_dir():
@@ -530,9 +533,9 @@ def _settle_manifest(session: Session) -> dict[str, Any]:
 def _derive_files(
     session: Session, choices: Sequence[Choice], previous: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Write choices, and plan and table unless the last run left the same ones.
+    """Write the choices; also write plan and table unless they are unchanged.
 
-    Returns the digests by which the next run sees that they are the same.
+    Return digests by which the next run sees whether plan and table are unchanged.
     """
     folder = session.folder
     if choices or not session.options.append_plan:
@@ -567,34 +570,36 @@ def sweep(
     folder: str | Path = "results/sweep",
     **runner: Any,
 ) -> pd.DataFrame:
-    """Run every trial of some lines that is not recorded yet; return their table.
+    """Run all trials of some lines that are not recorded yet; return their table.
 
-    It does the same as the command line: trials run in worker processes, and an
-    interrupted sweep continues when it is called again.
+    This does the same as the command line: trials run in worker processes, and an
+    interrupted sweep continues when the function is called again.
 
     Parameters
     ----------
     lines : mapping or sequence of mapping
-        With the keys of an experiment's blocks: ``dataset``, ``algorithm``, ``budget``,
-        ``seed`` and so on, as in the files of experiments/; a list is an axis.
+        Mappings with the keys of an experiment's blocks (``dataset``, ``algorithm``,
+        ``budget``, ``seed`` and so on), as in the files of experiments/. A list of
+        values is an axis.
     folder : str or Path
         The results folder; trials of earlier sweeps stay in its table.
     **runner
-        Keys of ``runner``, such as ``n_jobs`` and ``engine``. Without ``engine`` the
-        backend of an active ``joblib.parallel_config`` hosts the workers; without that,
-        threads do.
+        Keys of ``runner``, such as ``n_jobs`` and ``engine``. Without ``engine``, the
+        backend of an active ``joblib.parallel_config`` hosts the workers; if none is
+        active, threads host them.
 
     Returns
     -------
     DataFrame
-        As from `load_results`: a row per checkpoint; ``status`` shows what failed.
+        The table of `load_results`, with a row per checkpoint; the column ``status``
+        shows which trials failed.
 
     Raises
     ------
     UsageError
-        Before anything runs, for a key or a value that is wrong.
+        If a key or a value is wrong, before anything runs.
     DataUnavailable
-        If there is no dataset.
+        If no dataset is available.
     """
     sections = _sections_of_lines(lines)
     options = _options_of_call(sections, runner, append_plan=True)
@@ -611,8 +616,8 @@ def tune(
 ) -> pd.DataFrame:
     """Tune each algorithm of some lines on each problem; return the chosen settings.
 
-    It does the same as ``dp-erm-bench tune``, without figures. Tuning reads the data,
-    and no budget pays for it.
+    This does the same as ``dp-erm-bench tune``, without figures. Tuning reads the data,
+    and no budget pays for that.
 
     Parameters
     ----------
@@ -622,7 +627,7 @@ def tune(
     folder : str or Path
         The results folder; trials that it already has are not run again.
     search : mapping, optional
-        Keys of ``tune`` that replace the usual ones, as ``{"quantity":
+        Keys of ``tune`` that replace the usual ones, for example ``{"quantity":
         "test_accuracy", "search": {"trials": 100}}``; see docs/tuning.md.
     profile : {'published', 'default', 'paper', 'smoke'}
         Profile of the leaderboard whose grids, limits, seeds and searches are used.
@@ -632,8 +637,8 @@ def tune(
     Returns
     -------
     DataFrame
-        As from `results.tuned.tuned_choices`: a row per problem, epsilon and algorithm,
-        the best first, with the errors of the chosen settings.
+        The table of `results.tuned.tuned_choices`, with a row per problem, epsilon and
+        algorithm, the best first. It contains the errors of the chosen settings.
 
     Raises
     ------
@@ -649,7 +654,7 @@ def tune(
 def _options_of_call(
     sections: Sequence[Mapping[str, Any]], runner: Mapping[str, Any], append_plan: bool
 ) -> RunOptions:
-    """Return the options of a call from Python, where `runner` has some of the keys."""
+    """Return the options of a call from Python that gives some keys of `runner`."""
     chosen = {key: check_setting(f"runner.{key}", one) for key, one in runner.items()}
     from dp_erm_bench.runner.engines.joblib import is_active  # imports joblib
 

@@ -1,8 +1,8 @@
-"""Hosts: a host runs each task in a child process, and outlives it.
+"""Hosts, which run each task in a child process and outlive the child.
 
 A host is a thread of this process, a process of joblib, or a worker of Dask on another
 machine. It calls `run_in_child`; this module imports neither joblib nor Dask. The child
-has one thread. However it ends, its host returns an `Answer`.
+has one thread. However the child ends, its host returns an `Answer`.
 """
 
 from __future__ import annotations
@@ -42,29 +42,29 @@ PATIENCE = 1.0
 """Seconds after which a silent worker is checked."""
 
 MARK = "DP_ERM_BENCH_WORKER"
-"""Variable in a worker's environment, inherited by all processes started in it."""
+"""Environment variable of a worker, inherited by all processes that it starts."""
 
 GRACE = 1.0
 """Seconds beyond its time limit after which the parent ends a worker."""
 
 ROUNDS = 10
-"""Most searches for a worker's processes, since one may start another meanwhile."""
+"""Largest number of searches for a worker's processes; one may start another."""
 
 SOON = 0.02
-"""Seconds after which a worker is checked whose pipe is closed."""
+"""Seconds after which a worker with a closed pipe is checked."""
 
 MOST = 1 << 24
-"""Most bytes of a line; a report has fewer."""
+"""Largest number of bytes in a line from a worker; a report has fewer."""
 
 
 def start_process(
     module: str, arguments: Sequence[str], own: Mapping[str, str]
 ) -> tuple[subprocess.Popen[bytes], Connection]:
-    """Return a new process of one thread, and this side's end of the pipe to it.
+    """Start a process of one thread; return it, and this side's end of the pipe to it.
 
-    It runs `serve(handle, *arguments)` of a module, with this process's `sys.path`. It
-    is started without `multiprocessing`, which would import the user's main module
-    again, and cannot set the environment of the new process alone.
+    The process runs `serve(handle, *arguments)` of a module, with the `sys.path` of
+    this process. It is started without `multiprocessing`, which would import the user's
+    main module again, and cannot set an environment for the new process only.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def start_process(
                 pass_fds=(handle,),
             )
     except BaseException:
-        # As a Ctrl-C that was held back: nobody else can end this process yet.
+        # Perhaps a Ctrl-C that was held back. Nothing else can end the process yet.
         pipe.close()
         if process is not None:
             process.kill()
@@ -98,7 +98,7 @@ def start_process(
 
 @contextlib.contextmanager
 def hold_interrupts() -> Iterator[None]:
-    """Block Ctrl-C in processes that are started here; their parent handles it."""
+    """Block Ctrl-C in processes started in this context; their parent handles it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
@@ -112,19 +112,20 @@ class Worker:
     Parameters
     ----------
     execute : str
-        Dotted name of the function that runs a batch, imported at once.
+        Dotted name of the function that runs a batch; it is imported at the start. If
+        empty, nothing is imported.
 
     Attributes
     ----------
     pid : int
         The id of the process.
     task : sequence of tuple of Trial
-        The batches that it was given last; empty if it never had a task.
+        The batches of its last task; empty if it never had a task.
     owner : str
-        The solver from outside the package that it has run, empty if none. It then
-        runs no other solver, so that a solver can harm only its own process.
+        The solver from outside the package that it has run; empty if none. A worker
+        with an owner runs no other solver, so a solver can harm only its own process.
     run : str
-        The run whose tasks it has had, empty if none.
+        The run whose tasks it has had; empty if none.
     fresh : bool
         Whether it has never had a task.
     overdue : bool
@@ -132,7 +133,7 @@ class Worker:
     hears : bool
         Whether its end of the pipe is open.
     report : Report or None
-        Its report on the task.
+        Its report on the task; None if there is none so far.
     """
 
     def __init__(self, execute: str = "") -> None:
@@ -169,9 +170,9 @@ class Worker:
         return min(PATIENCE, due) if self.hears else SOON
 
     def _has_spoken(self, ready: Sequence[object]) -> bool:
-        """Return whether it has reported, or died; `ready` are the pipes to read.
+        """Return whether the worker has reported or died.
 
-        Kill it if it exceeds its time limit.
+        Kill the worker if it exceeds its time limit. The pipes in `ready` can be read.
         """
         if self.pipe in ready:
             self._take_messages()
@@ -186,7 +187,7 @@ class Worker:
         return self.report is not None
 
     def _take_messages(self) -> None:
-        """Read its messages: beats, a report, and anything else that was written."""
+        """Read the worker's messages: beats, a report, and anything else it wrote."""
         try:
             said = os.read(self.pipe.fileno(), 1 << 16)
         except OSError:
@@ -200,9 +201,9 @@ class Worker:
             self.report = self.report or parse_report(line, self.task)
 
     def wait(self, wanted: Callable[[], bool]) -> Report | None:
-        """Wait for its report and return it; None if it dies, or is killed.
+        """Wait for the report and return it; None if the worker dies or is killed.
 
-        It is killed as soon as ``wanted`` returns False.
+        The worker is killed as soon as ``wanted`` returns False.
         """
         ready: Sequence[object] = ()
         while not self._has_spoken(ready):
@@ -212,9 +213,9 @@ class Worker:
         return self.report
 
     def kill(self) -> None:
-        """Kill it, with all processes that its solver has started.
+        """Kill the worker, and all processes that its solver has started.
 
-        Another thread may be waiting for it.
+        Another thread may be waiting for the worker.
         """
         self._process.kill()
         self._process.wait()
@@ -222,11 +223,11 @@ class Worker:
             end_strays(self._mark)
 
     def end(self, patience: float = PATIENCE) -> int:
-        """End it, by force after some patience, and return its exit code.
+        """End the worker, by force after some seconds, and return its exit code.
 
-        Processes that its solver has started end with it. Several threads may call
-        this at the same time: if the pipe were closed twice, its descriptor could
-        already belong to another file.
+        Processes that its solver has started end with the worker. Several threads may
+        call this method at the same time. The pipe is closed only once, since its
+        descriptor could already belong to another file.
         """
         with self._closing:
             self.pipe.close()
@@ -274,10 +275,10 @@ class Children:
         self._open = True
 
     def of_thread(self, owner: str, run: str) -> Worker:
-        """Return this thread's worker, or a new one if it must not run the task.
+        """Return this thread's worker, or a new one if that one must not run the task.
 
-        A worker that has run a user's solver runs no other solver. It runs only tasks
-        of one run, since it may hold the data of that run.
+        A worker that has run a user's solver runs no other solver. A worker runs only
+        tasks of one run, since it may have the data of that run in memory.
         """
         own: Worker | None = getattr(self._own, "worker", None)
         if own in self._all and own.owner in ("", owner) and own.run in ("", run):
@@ -293,14 +294,14 @@ class Children:
         return own
 
     def let_go(self, worker: Worker) -> int:
-        """End a worker, which gets no other task, and return its exit code."""
+        """End a worker, so that it gets no other task, and return its exit code."""
         self._all.discard(worker)
         return worker.end()
 
     def end(self, patience: float = PATIENCE) -> None:
-        """End all workers, and start no other ones; kill them if patience is 0.
+        """End all workers, and start no more; kill the workers if patience is 0.
 
-        With patience, no thread may be waiting for its worker.
+        If patience is positive, no thread may be waiting for its worker.
         """
         with self._starting:
             self._open = False

@@ -19,7 +19,7 @@ from dp_erm_bench.results.store import STATUSES, RecordWriter, failed_record
 from dp_erm_bench.runner.worker import TASK_SECONDS, Batch, Job, Outcome, Report
 
 LONGEST = 1000
-"""Most characters of an answer's problem."""
+"""Largest number of characters in the problem of an answer."""
 
 
 class Death(NamedTuple):
@@ -30,9 +30,9 @@ class Death(NamedTuple):
     code : int
         Its exit code; minus the number of the signal that ended it.
     overdue : bool
-        Whether its host killed it because it exceeded its time limit.
+        Whether its host killed the child because it exceeded its time limit.
     begun : dict of str to float
-        The time at which it began each trial, in seconds since 1970.
+        The time at which the child began each trial, in seconds since 1970.
     """
 
     code: int
@@ -41,13 +41,13 @@ class Death(NamedTuple):
 
     @property
     def how_it_ended(self) -> str:
-        """Return the name of the signal that ended it, or its exit code."""
+        """Return the name of the signal that ended the child, or its exit code."""
         names = {-number: number.name for number in signal.Signals}
         return names.get(self.code, f"exit code {self.code}")
 
 
 class Answer(NamedTuple):
-    """A host's answer on a task.
+    """A host's answer to a task.
 
     Attributes
     ----------
@@ -58,12 +58,12 @@ class Answer(NamedTuple):
     seconds : float
         Seconds that their batches took.
     problem : str
-        Why nothing more can be recorded; empty if it can.
+        Why no more trials can be recorded; empty if they can.
     death : Death or None
         How the child ended; None if it lives.
     lines : bytes
         Marks and records to be written into the results folder; empty if the child
-        wrote them there itself.
+        has written them there.
     """
 
     number: int
@@ -80,8 +80,9 @@ def check_answer(value: object, task: Sequence[Batch]) -> Answer:
     Raises
     ------
     ValueError
-        If it is not an answer on this task: a line is damaged, belongs to a trial of
-        another task, or is the second record of a trial. Also if it is empty.
+        If the value is not an answer to this task, or is an empty answer. No line may
+        be damaged, belong to a trial of another task, or be the second record of a
+        trial.
     """
     if not isinstance(value, Answer):
         raise ValueError("it is no answer")
@@ -104,7 +105,7 @@ def check_answer(value: object, task: Sequence[Batch]) -> Answer:
 
 
 def parse_report(text: bytes, task: Sequence[Batch]) -> Report | None:
-    """Return the report of a worker that a line contains; None if it is not a report.
+    """Return the report in a line from a worker; None if the line is not a report.
 
     A solver may write into the pipe, too. So a report counts only if its outcomes are
     those of the first batches of the task.
@@ -123,12 +124,12 @@ def parse_report(text: bytes, task: Sequence[Batch]) -> Report | None:
 
 
 LOSSES = 3
-"""Losses of a host after which the batch, or single trial, on it is to blame."""
+"""Number of lost hosts after which their common batch or trial is to blame."""
 
 IN_A_ROW = 40
-"""Hosts that may be lost in a row without any answer, plus `LOSSES` per slot.
+"""Number of hosts that may be lost in a row, in addition to `LOSSES` per slot.
 
-More losses end the run.
+If more are lost without any answer in between, the run ends.
 """
 
 
@@ -142,8 +143,8 @@ class HostExit(NamedTuple):
     log : str
         The end of its log.
     joint : bool
-        Whether all tasks at work were lost with it, so that any of them may be to
-        blame.
+        Whether all tasks at work were lost with this host, so that any of these tasks
+        may be to blame.
     """
 
     host: str
@@ -159,8 +160,8 @@ STILLBORN = 5
 class Task(NamedTuple):
     """Batches whose solvers have one owner, and which a host runs in one go.
 
-    If `alone`, no other task was at work when this one was handed out, and none is
-    until it comes back.
+    If `alone`, no other task was at work when this task was handed out, and no other is
+    handed out until it comes back.
     """
 
     batches: list[Batch]
@@ -171,28 +172,29 @@ class Ledger:
     """The batches of a run: waiting, at work, lost with a host, or suspect.
 
     The number of batches in a task grows until a task takes `TASK_SECONDS`. For each
-    task that was handed out the ledger gets either an answer from its host, or the news
-    that the host was lost, too. A host outlives its worker, and knows which trials the
-    worker had begun and how it ended.
+    task that was handed out, the ledger gets either an answer from its host, or a
+    message that the host was lost. A host outlives its worker, and knows which trials
+    the worker had begun and how the worker ended.
 
     If a worker dies, its records count, and the batches that it had not begun wait
     again. The batch that was running is suspect: its trials run again one by one. A
-    trial that exceeds its time limit is a `timeout`. Any other death may not be its
-    fault (the kernel kills processes when memory is short). So it is `killed` only if
-    its worker dies again while no other is at work.
+    trial that exceeds its time limit is a `timeout`. If a worker dies in another way,
+    its trial may not be at fault (the kernel kills processes when memory is short). So
+    a trial is `killed` only if its worker dies again while no other worker is at work.
 
-    A host may be lost through nobody's fault: jobs are preempted, machines fail. Its
-    batches run again, each one as a task of its own. A batch whose host is lost
-    `LOSSES` times runs trial by trial, and a trial whose host is lost so often is
+    A host may be lost without anyone's fault, since jobs are preempted and machines
+    fail. Its batches run again, each as a separate task. A batch whose host is lost
+    `LOSSES` times runs trial by trial, and a trial whose host is lost as often is
     `killed`. If all tasks at work are lost together, each batch runs again alone, and
-    only losses while alone count. Several threads may use a ledger.
+    only losses while it is alone count. Several threads may use a ledger.
 
     Parameters
     ----------
     job : Job
         Settings that all batches have in common.
     slots : int
-        Tasks that may be at work at once; engines change it as workers come and go.
+        Number of tasks that may be at work at once; engines change this number as
+        workers come and go.
     """
 
     def __init__(self, job: Job, slots: int = 1) -> None:
@@ -246,7 +248,7 @@ class Ledger:
         return self._at_work[number].batches
 
     def _grow_task(self) -> list[Batch]:
-        """Return as many batches as may fill a task, leaving work for the others."""
+        """Return the batches of the next task, and leave work for other workers."""
         share = math.ceil(len(self._waiting) / (2 * max(self.slots, 1)))
         task = [self._waiting.popleft()]
         while self._waiting and len(task) < min(self._size, share):
@@ -295,16 +297,16 @@ class Ledger:
     def on_worker_death(
         self, task: Task, done: set[str], death: Death
     ) -> list[Outcome]:
-        """Queue again what a dead worker did not record; return trials to blame.
+        """Queue the trials that a dead worker did not record; return trials to blame.
 
         Parameters
         ----------
         task : Task
             The task of the worker.
         done : set of str
-            Keys of the trials that it recorded.
+            Keys of the trials that the worker recorded.
         death : Death
-            How it ended.
+            How the worker ended.
 
         Raises
         ------
@@ -327,7 +329,7 @@ class Ledger:
         return accused
 
     def _suspect_batch(self, batch: Batch, task: Task, death: Death) -> list[Outcome]:
-        """Blame the only trial of a batch if it is at fault; else let it run again."""
+        """Blame a batch's only trial if it is at fault; else queue the batch again."""
         limit = self.job.limit
         timeout = limit is not None and death.code == -signal.SIGALRM
         if len(batch) > 1:
@@ -354,12 +356,12 @@ class Ledger:
         return Outcome.from_record(record)
 
     def put_back(self, number: int) -> None:
-        """Let a task wait again if it came back without the loss of its host."""
+        """Queue a task again that came back although its host was not lost."""
         with self._lock:
             self._waiting.extendleft(reversed(self._at_work.pop(number).batches))
 
     def _on_host_lost(self, task: Task, end: HostExit) -> list[Outcome]:
-        """Queue again a task that was lost with its host; return trials to blame."""
+        """Queue a task again that was lost with its host; return trials to blame."""
         self._lost_in_a_row += 1
         if self._lost_in_a_row > IN_A_ROW + LOSSES * self.slots:
             raise UsageError(

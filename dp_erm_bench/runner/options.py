@@ -1,4 +1,4 @@
-"""Options of how an experiment is run; they do not affect what it computes."""
+"""Options for running an experiment; they do not affect what it computes."""
 
 import math
 import sys
@@ -14,7 +14,7 @@ from dp_erm_bench.registry import check_choice
 from dp_erm_bench.runner.engines.choice import check_engine
 
 LONGEST = 1e8
-"""Seconds: three years, which the timers of every kernel can count."""
+"""Largest time limit in seconds: three years, which every kernel's timers support."""
 
 MOST_JOBS = 1024
 LEAST = 1 << 20
@@ -25,45 +25,45 @@ LEASTS = {"n_jobs": 1, "n_checkpoints": 2, "batch_trials": 1, "report_trials": 1
 
 @dataclass
 class RunOptions(RunnerConfig):
-    """Options of how a list of blocks is run.
+    """Options for running a list of blocks.
 
     Only `n_checkpoints` is part of the key of a trial.
 
     Parameters
     ----------
     engine : {"local", "joblib", "dask"}
-        The engine that carries the trials to workers; keys of one engine only are in
-        `experiment.schema.EngineConfig`.
+        The engine that carries the trials to workers; keys of a single engine are
+        described in `experiment.schema.EngineConfig`.
     n_jobs : int or None
-        Worker processes, one thread each; 1 means one worker, not the parent. None for
-        as many as the scheduler at an address has, or as the active
-        `joblib.parallel_config` says.
+        Number of worker processes, with one thread each. With 1, a worker runs the
+        trials, not the parent. None for as many as the scheduler at an address has, or
+        as the active `joblib.parallel_config` says.
     retry : list of str
         Statuses (`error`, `timeout`, `killed`) of recorded trials to run again.
     progress : bool
         Whether to report on stderr: a bar on a terminal, otherwise one line a minute.
     output : bool
-        Whether workers show on stderr what a solver prints. Its beginning is in the
-        record, under `output`, in any case.
+        Whether workers show on stderr what a solver prints. The beginning of the output
+        is in the record, under `output`, in any case.
     n_checkpoints : int
-        Rows of the trajectory of a sweep or report trial, the start included;
-        tuning trials record the first and the last iterate only.
+        Number of rows of the trajectory of a sweep or report trial, including the
+        start. Tuning trials record the first and the last iterate only.
     batch_trials : int
-        Most trials in one batch.
+        Largest number of trials in one batch.
     report_trials : int or None
-        Most trials in one batch of the reports of tuned lines, None for
+        Largest number of trials in one batch of the reports of tuned lines; None for
         `batch_trials`. With 1 each report is timed by itself, while the tuning trials
         of a batch run in lock-step.
     batch_work : float
-        Work of one batch that splitting aims at, without the work that its trials
-        share; 1e8 is about a second.
+        Target work of one batch when batches are split, without the work that its
+        trials share; 1e8 is about a second.
     time_limit : float or None
         Seconds that a trial may take before its worker is ended, and the trial is a
-        `timeout`; None for no limit. A batch, whose trials run at once, may take
-        equally long; if it takes longer, its trials run again one by one.
+        `timeout`; None for no limit. A batch, whose trials run at once, may take as
+        long as one trial; if it takes longer, its trials run again one by one.
     worker_memory : float or None
-        Bytes of its own that a worker may hold after a batch. If it holds more, a new
-        worker replaces it, and the record stays. None for no limit.
+        Bytes of memory that a worker may use by itself after a batch. If it uses more,
+        a new worker replaces it, and the records stay. None for no limit.
     mode : {"run", "plan"}
         `plan` prints the counts and runs nothing.
     append_plan : bool
@@ -131,7 +131,7 @@ def run_options(
     command : sequence of str
         The command line, for the manifest.
     **changes : Any
-        Fields of `RunOptions` that the configuration does not hold.
+        Fields of `RunOptions` that the configuration does not contain.
 
     Raises
     ------

@@ -24,14 +24,14 @@ from dp_erm_bench.runner.engines.choice import workers_of
 from dp_erm_bench.runner.session import Label, Session, list_reasons
 
 SAMPLE = 30
-"""Most records of a kind that are read; their median is used."""
+"""Largest number of records of a kind that are read; their median is used."""
 
 
 class Tally(NamedTuple):
-    """Trials of a line (the trials under one label): all, done, failed, and to do.
+    """The numbers of trials of a line (all, done, failed), and the trials to do.
 
-    If a search has not proposed a trial yet, an example takes its place, under a unique
-    key.
+    A line consists of the trials under one label. If a search has not proposed a trial
+    yet, an example takes its place in `todo`, under a unique key.
     """
 
     trials: int
@@ -41,11 +41,11 @@ class Tally(NamedTuple):
 
 
 def print_plan(session: Session) -> None:
-    """Print for each line the trials in total, done, failed and to do, and their time.
+    """Print the numbers of trials of each line (all, done, failed, to do), and a time.
 
-    Also print how many of the trials to do will certainly be refused, and why. Rounds
-    of tuning that depend on trials to do count with their largest possible number. A
-    trial of two lines counts in both, and once in the total.
+    Then print the number of trials to do that will certainly be refused, and why.
+    Rounds of tuning that depend on trials to do count with their largest possible
+    number. A trial of two lines counts in both lines, and once in the total.
     """
     lines, named = count_lines(session)
     if not lines:
@@ -89,7 +89,7 @@ def _row_of_line(panel: str, line: str, *columns: object) -> str:
 
 
 def duration_in_words(seconds: float) -> str:
-    """Return a time in words, in the largest unit of which it has at least two."""
+    """Return a time in words, in the largest unit in which it is at least 2."""
     if seconds < 1:
         return "< 1 s"
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
@@ -99,7 +99,7 @@ def duration_in_words(seconds: float) -> str:
 
 
 def wall_time(costs: Collection[float], n_jobs: int) -> float:
-    """Return the seconds that trials take on some workers, at least the longest one."""
+    """Return the seconds that trials take on workers, at least those of the longest."""
     return max(math.fsum(costs) / n_jobs, max(costs, default=0.0))
 
 
@@ -132,9 +132,10 @@ def count_lines(session: Session) -> tuple[dict[Label, Tally], list[Trial]]:
 def _examples_of_line(
     left: int, tuners: Sequence[Tuner]
 ) -> Iterator[tuple[Trial, int]]:
-    """Yield examples of the trials of a line that are not known yet, and their number.
+    """Yield examples of a line's trials that are not known yet, each with a number.
 
-    Reports of the chosen setting come last.
+    The number says how many such trials there are. Reports of the chosen setting come
+    last.
     """
     reports = sum(len(tuner.tune.report) for tuner in tuners)
     for phase, number in (("tune", left - reports), ("report", min(left, reports))):
@@ -152,7 +153,8 @@ def median_costs(
     store : Store
         The records; at most `SAMPLE` of each kind are read.
     named : iterable of Trial
-        Trials of these kinds, recorded or not; their other seeds count, too.
+        Trials of these kinds, recorded or not. Records of the same settings with other
+        seeds count, too.
     kinds : collection of Kind
         The kinds whose seconds are returned.
     """

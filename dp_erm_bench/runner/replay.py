@@ -3,7 +3,7 @@
 `replay` is for one row, and raises an error if a number has changed. `replay_rows` is
 for a results folder from any author and any machine; it yields a verdict for each
 trial. If code, versions and kind of processor are those of the run, the numbers must be
-equal to the bit. Otherwise the last digits differ. A noisy selection may then choose
+equal bit for bit. Otherwise the last digits differ. A noisy selection may then choose
 another index, after which two runs have nothing in common.
 """
 
@@ -75,9 +75,10 @@ def replay(
     """Run the batch of a recorded trial again and return the trial's result.
 
     The same trials run in the same order on one thread. The trajectory, except for
-    seconds, must be equal to the recorded one to the bit; a difference is an error. No
-    code from the folder is executed. Datasets and algorithms are those that this
-    installation has under the recorded names, and a solver's file is `algorithm`.
+    seconds, must equal the recorded one bit for bit; a difference is an error. No code
+    from the folder is executed. Datasets and algorithms are those that this
+    installation has under the recorded names. The file of a user's solver must be given
+    as `algorithm`.
 
     Parameters
     ----------
@@ -86,12 +87,12 @@ def replay(
     folder : str or Path
         The results folder.
     algorithm : str, optional
-        The path of the solver's file, if the row is of one; its content must be the
-        same as in the run.
+        The path of the solver's file, if the trial is one of a user's solver; the
+        content of the file must be the same as in the run.
     data : str or Path, optional
         The folder in which a file of records is looked for first. If a path in the
-        plan is absolute or contains `..`, it is not opened. A file of this name is
-        then looked for here and in the working folder.
+        plan is absolute or contains `..`, it is not opened. A file of the same name is
+        then looked for in this folder and in the working folder.
 
     Returns
     -------
@@ -182,7 +183,7 @@ def _specs_of_batch(mates: Sequence[str], planned: Mapping[str, Spec]) -> list[S
 
 
 def _pin_algorithm(spec: Spec, algorithm: str | None, name: str) -> str:
-    """Return the pin of the batch's algorithm: its name, or the user's file for it.
+    """Return the pin of the batch's algorithm: its name, or the user's file of it.
 
     A folder may come from anybody. So a file is read only from the path that the user
     gives, and executed only if it has the content recorded in the plan.
@@ -217,8 +218,8 @@ def _rebuild_trials(
 ) -> tuple[list[Trial], Problem]:
     """Return the trials of a batch, rebuilt from their specs, and their problem.
 
-    The specs may name no file of code except the pinned one, and no file that contains
-    a part of the objective.
+    An error is raised if the specs name a file of code other than the pinned one, or a
+    file that contains a part of the objective.
     """
     trials = []
     try:
@@ -311,9 +312,9 @@ class Replayed(NamedTuple):
     verdict : str
         `SAME`, `DIFFERS` or `NOT`.
     why : str
-        Why it is not the same; empty if it is.
+        Why the result is not the same; empty if it is.
     difference : float
-        The largest relative difference of its numbers, nan if it was not run.
+        The largest relative difference of the trial's numbers; nan if it was not run.
     elsewhere : str
         How the machine or the code differs from that of the run; empty if the numbers
         must be equal to the bit.
@@ -433,9 +434,10 @@ def _judge_again(
 def relative_distance(recorded: Sequence[Any], again: Sequence[Any]) -> float:
     """Return the largest relative difference of two columns.
 
-    A difference is relative to the larger of two numbers, or to `FLOOR` times the
-    largest in the column if that is more. It is infinite if the lengths differ, or if
-    one of two different entries is not a number.
+    The difference of two numbers is relative to the larger of their absolute values, or
+    to `FLOOR` times the largest absolute value in the column `again` if that is more.
+    The result is infinite if the lengths differ, or if one of two different entries is
+    not a number.
     """
     if len(recorded) != len(again):
         return math.inf

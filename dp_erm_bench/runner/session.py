@@ -34,7 +34,7 @@ from dp_erm_bench.runner.options import RunOptions
 from dp_erm_bench.runner.worker import Batch, Job, Outcome
 
 LEAST = 2
-"""Batches are not split into smaller ones, whose kernels would be slower."""
+"""Least size of split batches, since kernels of smaller batches are slower."""
 
 GAIN = 3.0
 """A batch is not split below this many times the work that its trials share."""
@@ -51,9 +51,10 @@ def batches_of(planned: Iterable[Trial], most: int, aim: float) -> list[Batch]:
     planned : iterable of Trial
         Trials without repeated keys.
     most : int
-        Most trials in a batch.
+        Largest number of trials in a batch.
     aim : float
-        Work of one batch, without what its trials share; 1e8 is about a second.
+        Target work of a batch, without the work that its trials share; 1e8 is about a
+        second.
     """
     kinds: defaultdict[Kind, list[Trial]] = defaultdict(list)
     for one in planned:
@@ -73,7 +74,7 @@ def work_of_batch(batch: Batch) -> float:
 
 
 def _count_batches(one: Trial, members: int, most: int, aim: float) -> int:
-    """Return the number of batches of some trials of a kind."""
+    """Return the number of batches for a number of trials of one kind."""
     if not one.setting.batch_key.batchable:
         return members
     own, shared = one.work
@@ -85,7 +86,7 @@ def _count_batches(one: Trial, members: int, most: int, aim: float) -> int:
 class Pool:
     """The workers of a run, with the ledger of their tasks and the engine between them.
 
-    All workers are processes, even a single one. So any number of them computes the
+    All workers are processes, even a single one. So any number of workers computes the
     same bits, and a crash never reaches the parent.
 
     Parameters
@@ -123,8 +124,8 @@ class Pool:
         Raises
         ------
         UsageError
-            If the results folder cannot be written, no worker can be started, or all
-            of them are lost.
+            If the results folder cannot be written to, no worker can be started, or all
+            workers are lost.
         """
         if not self._started:
             self._engines.enter_context(self.engine)
@@ -142,9 +143,9 @@ def _raise_terminated(number: int, frame: FrameType | None) -> None:
 
 OTHERS = ("skipped", "diverged")
 SHOWN = 8
-"""Most reasons that are listed for a status."""
+"""Largest number of reasons that are listed for a status."""
 MOST = 1000
-"""Most records of a status that are read for their reasons."""
+"""Largest number of records of a status that are read for their reasons."""
 
 
 def list_reasons(status: str, total: int, messages: Iterable[str]) -> Iterator[str]:
@@ -155,9 +156,9 @@ def list_reasons(status: str, total: int, messages: Iterable[str]) -> Iterator[s
     status : str
         The status, as the first line shows it.
     total : int
-        Number of trials with it.
+        Number of trials with this status.
     messages : iterable of str
-        Messages of those trials that were read; only their first lines count.
+        Messages of the trials whose records were read; only the first lines count.
     """
     found = Counter(printable_text(x.partition("\n")[0], LONGEST) for x in messages)
     shown = found.most_common(SHOWN)
@@ -171,10 +172,10 @@ def list_reasons(status: str, total: int, messages: Iterable[str]) -> Iterator[s
 
 
 FIRST, PAUSE = 3.0, 60.0
-"""Seconds from the start to the first line, and between two lines."""
+"""Seconds from the start to the first line of progress, and between two lines."""
 
 SOON = 0.5
-"""Least seconds to the first line."""
+"""Least number of seconds before the first line of progress."""
 
 
 def print_to_stderr(text: str) -> None:
@@ -203,9 +204,9 @@ def repeat_calls(show: Callable[[], None], first: float) -> Iterator[None]:
 
 
 class Progress(contextlib.ExitStack):
-    """Count the trials that are done and failed, and show these numbers.
+    """Counts the trials that are done and failed, and shows these numbers.
 
-    On a terminal this is a bar. Elsewhere there is a line `FIRST` seconds after the
+    On a terminal it shows a bar. Elsewhere it prints a line `FIRST` seconds after the
     start of the run, one every `PAUSE` seconds, and one at the end if trials have run.
 
     Parameters
@@ -217,7 +218,7 @@ class Progress(contextlib.ExitStack):
     total : int
         Number of trials expected.
     workers : function, optional
-        Returns the number of workers, which is shown if this is given.
+        Returns the number of workers, which is shown if this function is given.
     begun : float, optional
         Start of the run by `time.monotonic`; now by default.
     """
@@ -358,7 +359,7 @@ class Session:
         self._tuning: list[Batch] = []
 
     def expected_by_line(self) -> Counter[Label]:
-        """Return the number of trials of each line; of a search, the largest number."""
+        """Return the number of trials per line; for a search, the largest number."""
         expected: Counter[Label] = Counter()
         for line in self.lines:
             if line.tune is None:
@@ -371,8 +372,7 @@ class Session:
         """Yield the trials of each round, for all lines together.
 
         A tuner continues as soon as all trials of its last stage have a status. The
-        caller must announce a round, and run it if it wants to, before it takes the
-        next one.
+        caller must announce each round, and may run it, before taking the next round.
         """
         rows = self.options.n_checkpoints
         sweeps = [line for line in self.lines if line.tune is None]
@@ -389,10 +389,10 @@ class Session:
         return all(self.statuses[one.key] != "planned" for one in planned)
 
     def announce(self, planned: Iterable[Trial]) -> tuple[list[Trial], list[Trial]]:
-        """Add new trials to the plan; return them, and those of them still to run.
+        """Add trials to the plan; return the new ones, and those still to run.
 
         A trial of two lines runs once. The batches of a tuning stage depend on the
-        stage alone. If some trials of such a batch are missing, all of it runs again.
+        stage alone. If a trial of such a batch is missing, the batch runs again.
         """
         new: list[Trial] = []
         for labels, members in itertools.groupby(planned, lambda one: one.labels):
@@ -419,7 +419,7 @@ class Session:
         return new, todo
 
     def _read_finals(self, new: Iterable[Trial]) -> None:
-        """Read the values that tuners decide by, for all recorded trials at once."""
+        """Read the values by which tuners choose, for all recorded trials at once."""
         keys = [
             one.key
             for one in new
@@ -463,12 +463,12 @@ class Session:
         self._lines.clear()
 
     def execute(self, todo: list[Trial], pool: Pool, progress: Progress) -> None:
-        """Run trials, and keep their statuses and the values that tuners choose by.
+        """Run trials; keep their statuses and the values by which tuners choose.
 
         Parameters
         ----------
         todo : list of Trial
-            The trials to run; those of tuning are batched when they are announced.
+            The trials to run; tuning trials were batched when they were announced.
         pool : Pool
             The workers.
         progress : Progress

@@ -27,7 +27,7 @@ NO_PROBLEM = ("none", "none", "none", "none")
 
 
 def _budgets_of_block(block: Block) -> Iterator[dict[str, Any]]:
-    """Yield the budgets of a block as values that JSON can hold."""
+    """Yield the budgets of a block as values that JSON can represent."""
     usual = {"epsilon": 1.0, "delta": 1e-5, "adjacency": "replace_one"}
     axes = {
         key: values_of(f"budget.{key}", value)
@@ -63,15 +63,17 @@ def _spec_of_trial(
 
 @dataclass(frozen=True)
 class AccountingTask(StudyTask):
-    """Compute the noise of an algorithm's releases with every accountant, without runs.
+    """Computes the noise of an algorithm's releases with every accountant.
+
+    The algorithm is not run.
 
     Parameters
     ----------
     lengths : tuple of int
         Numbers T of iterations.
     violation : bool
-        Whether to compute instead where the printed noise of greedy coordinate descent
-        is too small (``papers.instances``).
+        Whether to compute instead in which cases the printed noise of greedy coordinate
+        descent is too small (``papers.instances``).
     """
 
     lengths: tuple[int, ...] = (1, 10, 50, 100, 1000, 10000)
@@ -102,13 +104,13 @@ class AccountingTask(StudyTask):
         return {"rows": [{"study": "noise", **asdict(row)} for row in rows]}
 
     def work(self, spec: Mapping[str, Any]) -> float:
-        """Return the work of a few calls of the PLD accountant, or of a search."""
+        """Return the work of a few calls to the PLD accountant, or of a search."""
         return 1.3e8 if self.violation else 1e7
 
 
 @dataclass(frozen=True)
 class AuditTask(StudyTask):
-    """Run an algorithm many times on one of two worst-case neighbouring problems.
+    """Runs an algorithm many times on one of two worst-case neighbouring problems.
 
     Every algorithm is audited in all variants of its shape parameters
     (``audit.pairs.variants``), and on both problems of the pair. Each seed is a batch
@@ -157,7 +159,7 @@ class AuditTask(StudyTask):
         }
 
     def work(self, spec: Mapping[str, Any]) -> float:
-        """Return the work of the runs, most of a millisecond each if one by one."""
+        """Return the work of the runs; a run made alone takes most of a millisecond."""
         name = spec.get("algorithm", {}).get("name", "")
         known = name in registry.names(registry.ALGORITHM)
         alone = known and not registry.target(registry.ALGORITHM, name).batchable

@@ -26,15 +26,15 @@ from dp_erm_bench.registry import locate
 from dp_erm_bench.results.store import RecordWriter, failed_record, finals_of
 
 PAUSE = 0.1
-"""Least seconds between beats, since there may be thousands of batches in a second."""
+"""Least number of seconds between beats; batches may follow each other much faster."""
 
 
 class Speaker:
     """A worker's end of the pipe to its parent; a solver may close it.
 
-    Reports are lines of JSON. So the parent executes nothing that a solver writes here,
-    and does not take it for a report. An empty line is a *beat*: it restarts the clock
-    of the trials that run now.
+    Reports are lines of JSON. So whatever a solver writes here is not executed by the
+    parent, and is not mistaken for a report. An empty line is a *beat*: it restarts the
+    clock of the running trials.
     """
 
     def __init__(self, handle: int) -> None:
@@ -42,7 +42,7 @@ class Speaker:
         self._last = -math.inf
 
     def beat(self) -> bool:
-        """Send a beat unless one was sent just now; return whether the parent reads."""
+        """Send a beat unless one was just sent; return whether the parent reads."""
         now = time.monotonic()
         if now - self._last < PAUSE:
             return True
@@ -70,7 +70,7 @@ TASK_SECONDS = 1.0
 """After this time a worker hands back the batches that it has not begun."""
 
 MOST_PRINTED = 4000
-"""Most characters of a solver's output that a record keeps."""
+"""Largest number of characters of a solver's output that a record keeps."""
 
 WARM_UP = "dp_erm_bench.runner.execute.warm_up"
 CHECK = "dp_erm_bench.runner.environment.check_batch"
@@ -93,19 +93,19 @@ class Job(NamedTuple):
     limit : float or None
         Seconds that a batch, or a trial alone, may take; None for no limit.
     memory : float or None
-        Bytes above which a worker is replaced; None for no limit.
+        Bytes of memory above which a worker is replaced; None for no limit.
     secret : str
         Secret of the run, see `cached.vouch_for_cache`. If it is empty, every cached
-        value that is read is proved again.
+        value is proved again when it is read.
     pins : mapping or None
         Identities that data and files must have (`environment.check_batch`); None for
         no check.
     cpu : str
-        The parent's kind of CPU, if records from another kind must name theirs; else
-        empty.
+        The parent's kind of CPU, if records from another kind of CPU must name that
+        kind; otherwise empty.
     code : str
-        State of the package that the trials' keys were made with (`code_identity`);
-        empty for any.
+        State of the package with which the trials' keys were made (`code_identity`);
+        empty for any state.
     shows : bool
         Whether output of a solver is also shown on stderr.
     """
@@ -125,7 +125,7 @@ class Job(NamedTuple):
 class Outcome(NamedTuple):
     """The key, status and last values of a trial; the rest is in the store.
 
-    `finals` are its last values by quantity, see `store.finals_of`.
+    `finals` are the last values by quantity, see `store.finals_of`.
     """
 
     key: str
@@ -139,10 +139,11 @@ class Outcome(NamedTuple):
 
 
 class Report(NamedTuple):
-    """The outcomes of the first `batches` of a task, and the `seconds` they took.
+    """The outcomes of the first batches of a task.
 
-    `problem` says why nothing more can be recorded, and is empty otherwise. `full` says
-    whether the worker holds more memory than it may.
+    `batches` is the number of these batches, and `seconds` the time that they took.
+    `problem` says why no more trials can be recorded, and is empty otherwise. `full`
+    says whether the worker uses more memory than it may.
     """
 
     outcomes: list[Outcome]
@@ -205,8 +206,8 @@ def beat_of_nobody() -> bool:
 def run_task(batches: Sequence[Batch], job: Job, beat: Beat = beat_of_nobody) -> Report:
     """Run batches, one after the other, for about `TASK_SECONDS`; return a report.
 
-    It ends early if the worker holds too much memory, or if the parent has closed the
-    pipe.
+    The task ends early if the worker uses too much memory, or if the parent has closed
+    the pipe.
 
     Parameters
     ----------
@@ -238,7 +239,7 @@ def run_task(batches: Sequence[Batch], job: Job, beat: Beat = beat_of_nobody) ->
 def own_memory() -> int:
     """Return the bytes of memory that belong to this process alone, not mapped files.
 
-    On systems other than Linux it is the largest resident memory so far.
+    On systems other than Linux the result is the largest resident memory so far.
     """
     try:
         with open("/proc/self/statm", "rb") as file:
@@ -285,10 +286,10 @@ def run_guarded(
     """Run a batch and return its records; an exception becomes a record, too.
 
     If a batch ends in errors, its trials run again one by one, since the error of one
-    must not be recorded for the others. Each of these calls may take as long as the
-    limit, without the time for imports in a new process. If a solver has forked, and
-    the child returns from its call, the child ends here: only the original process
-    records the trials.
+    must not be recorded for the others. Each of these runs may take as long as the
+    limit, not counting the time for imports in a new process. If a solver has forked
+    and the forked process returns from the solver, this process ends here: only the
+    original process records the trials.
 
     Parameters
     ----------
@@ -360,7 +361,7 @@ class Heard(io.TextIOBase):
     Attributes
     ----------
     kept : str
-        The first `MOST_PRINTED` characters, printable.
+        The first `MOST_PRINTED` characters, in printable form.
     """
 
     def __init__(self, shows: bool) -> None:
@@ -371,7 +372,7 @@ class Heard(io.TextIOBase):
         return 2
 
     def write(self, text: str) -> int:
-        """Keep as much of the text as there is room for; return its length."""
+        """Keep as much of a text as there is room for; return the text's length."""
         said = printable_text(text[:MOST_PRINTED], MOST_PRINTED)
         self.kept += said[: MOST_PRINTED - len(self.kept)]
         if self.out is not None:
@@ -381,10 +382,10 @@ class Heard(io.TextIOBase):
 
 @contextlib.contextmanager
 def _set_alarm(seconds: float | None, beat: Beat) -> Iterator[None]:
-    """Let the kernel end this process after some time, even in native code.
+    """Let the kernel end this process after some time, even during native code.
 
-    A solver may prevent that. So the parent, which gets a beat at the start, has a
-    clock, too.
+    A solver may prevent that. So the parent, which gets a beat at the start, measures
+    the time, too.
     """
     beat()
     signal.setitimer(signal.ITIMER_REAL, seconds or 0.0)

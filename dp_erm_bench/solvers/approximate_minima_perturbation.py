@@ -11,14 +11,15 @@ from dp_erm_bench.solvers.terms import ERM, Adjacency, Gaussian, Mechanisms, Ora
 
 @dataclass(frozen=True)
 class ApproximateMinimaPerturbation(PerturbedObjective):
-    """Approximate minima perturbation (AMP): no exact minimiser is needed.
+    """Approximate minima perturbation (AMP), which needs no exact minimiser.
 
     A point at which the gradient of the noisy objective has norm at most gamma is
     within gamma / m of the exact minimiser, where m is the modulus of strong convexity.
-    Regard the exact minimiser as published (objective perturbation). Given it, the
-    points of two neighbouring datasets differ by at most 2 gamma / m, and Gaussian
-    noise covers that. The proof of the paper has gamma / m there: its output noise is
-    too small by a factor of 2, for which its split of the budget makes up.
+    The analysis treats the exact minimiser as published by objective perturbation.
+    Given this minimiser, the points computed on two neighbouring datasets differ by at
+    most 2 gamma / m, and Gaussian noise covers this difference. The proof in the paper
+    uses gamma / m instead. Its output noise is therefore too small by a factor of 2,
+    but its split of the budget compensates for this.
 
     References
     ----------
@@ -36,12 +37,12 @@ class ApproximateMinimaPerturbation(PerturbedObjective):
     )
 
     def distance(self, problem: ERM) -> float:
-        """Return gamma / m, the largest distance to the exact minimiser."""
+        """Return the largest distance to the exact minimiser, gamma / modulus."""
         gamma = self.gradient or 1.0 / problem.n**2
         return gamma / self.modulus(problem)
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield the exact minimiser, as if published, and the point near it.
+        """Yield two releases: the exact minimiser, as if published, and a noisy point.
 
         Parameters
         ----------
@@ -50,7 +51,7 @@ class ApproximateMinimaPerturbation(PerturbedObjective):
         adjacency : Adjacency
             The relation between neighbouring datasets.
         schedule : object
-            What `plan` returned; not used.
+            The result of `plan`; not used.
         """
         yield self.exact(problem, adjacency)
         reach = 2.0 * self.distance(problem)
@@ -66,7 +67,7 @@ class ApproximateMinimaPerturbation(PerturbedObjective):
         mechanisms : Mechanisms
             The declared releases with their noise, by name.
         schedule : object
-            What `plan` returned; not used.
+            The result of `plan`; not used.
         """
         problem = oracle.problem
         near = self.near(oracle, mechanisms, self.distance(problem))

@@ -1,4 +1,4 @@
-"""The interface of a solver, and the fields of its hyper-parameters."""
+"""The interface of solvers, and functions that declare their hyper-parameters."""
 
 import dataclasses
 import math
@@ -27,21 +27,23 @@ Releases = Iterator[Release]
 
 
 def shape(default: Any, *, help: str, **limits: Any) -> Any:
-    """Return the field of a parameter that all trials of a batch share.
+    """Return a dataclass field for a parameter that all trials of a batch share.
 
-    Limits: ``choices`` (allowed values), ``words`` (strings allowed besides numbers),
-    ``least`` (smallest), ``above``, ``most``. ``later=True`` marks a parameter that was
-    added after results had been published. It enters the identity of a trial only if it
-    differs from its default, and the default must do what was done without it.
+    The ``limits`` are ``choices`` (allowed values), ``words`` (strings allowed besides
+    numbers), ``least`` and ``most`` (smallest and largest value), and ``above`` (an
+    exclusive lower bound). ``later=True`` marks a parameter that was added after
+    results had been published. Such a parameter enters the identity of a trial only if
+    it differs from its default. Its default must therefore give the same results as the
+    algorithm without the parameter.
     """
     metadata = {"kind": "shape", "help": help, **limits}
     return dataclasses.field(default=default, metadata=metadata)
 
 
 def value(default: Any, *, help: str, **limits: Any) -> Any:
-    """Return the field of a parameter that may differ between the trials of a batch.
+    """Return a dataclass field for a parameter that may differ between trials.
 
-    A batch stacks the values of its trials to an array of shape (B, 1).
+    A batch stacks the values of its trials into an array of shape (B, 1).
     """
     return shape(default, help=help, kind="value", **limits)
 
@@ -76,17 +78,19 @@ def _check_parameter(field: "dataclasses.Field[Any]", value: Any) -> None:
 
 @dataclass(frozen=True)
 class Limit:
-    """A bound from theory on how near a run at epsilon = inf gets to the minimum.
+    """A theoretical bound on how close a run at epsilon = inf comes to the minimum.
 
     Attributes
     ----------
     solver : Solver
-        The parameters to which the bound applies, including the length of the run.
+        The solver with the parameters to which the bound applies, including the length
+        of the run.
     gap : float
         The largest allowed value of F(w) / min F - 1 at the end.
     slope : float or None
         The largest allowed slope of log(gap) against log(iterations) over the last
-        decades of the run: -1, for example, if the theory says 1 / t. None: not stated.
+        decades of the run. For example, it is -1 if the theory says 1 / t. None if no
+        slope is stated.
     trials : int
         The number of draws of the public randomness over which the gap is averaged.
     """
@@ -101,44 +105,44 @@ class Limit:
 class Solver(ABC):
     """An algorithm with its hyper-parameters.
 
-    A solver declares its releases. Their noise is calibrated outside, and the solver
-    then runs with the mechanisms: it never sees a budget or a noise scale. The fields
-    made by :func:`value` hold one number each, or, after ``runs.stack_solvers``, arrays
-    of shape (B, 1) for a batch of B trials.
+    A solver declares its releases. Their noise is calibrated elsewhere, and the solver
+    then runs with the resulting mechanisms. It never sees a budget or a noise scale.
+    Each field made by :func:`value` contains one number. For a batch of B trials,
+    ``runs.stack_solvers`` replaces this number by an array of shape (B, 1).
 
     Attributes
     ----------
     serves : type
-        The class of the problems on which it runs.
+        The class of problems on which the solver runs.
     batchable : bool
         Whether several trials may run as one batch; if False, B = 1.
     constrained : bool
-        Whether it keeps its iterates in the problem's constraint.
+        Whether the iterates always satisfy the problem's constraint.
     any_penalty : bool
-        Whether it serves every penalty that has a value and a prox. If False, it serves
-        separable penalties only.
+        Whether the solver supports every penalty with a value and a prox. If False, it
+        supports separable penalties only.
     smooth_losses : bool
-        Whether it needs a loss with a smoothness constant that is finite and > 0.
+        Whether the solver needs a loss with a finite smoothness constant > 0.
     linear_losses : bool
-        Whether a smoothness constant of 0 is accepted, too.
+        Whether the solver also accepts a loss with a smoothness constant of 0.
     convex_losses : bool
-        Whether its privacy rests on the convexity of the loss.
+        Whether the privacy proof needs a convex loss.
     uses_smoothness : bool
-        Whether its step sizes depend on the problem's smoothness constants.
+        Whether the step sizes depend on the problem's smoothness constants.
     calibrations : tuple of str
-        The choices of conf/calibration that it supports.
+        The choices of conf/calibration that the solver supports.
     uncharged : mapping
-        Names of the values that it publishes by `uncharged`, which no budget pays for,
-        and the reason for each.
+        Maps the name of each value that the solver publishes through `uncharged` to the
+        reason for doing so. No budget pays for these values.
     exempt : mapping
-        Checks of ``dp-erm-bench check`` that do not apply to it, and the reason for
-        each.
+        Maps each check of ``dp-erm-bench check`` that does not apply to the solver to
+        the reason for this.
     may_stop_early : bool
-        Whether a run may use its mechanisms less often than declared, by a rule that
-        reads only their answers. ``dp-erm-bench check`` tests this by a replay. If
+        Whether a run may use its mechanisms less often than declared, if the decision
+        depends only on their answers. ``dp-erm-bench check`` tests this by a replay. If
         False, such a run is an error, because it is not the run that was certified.
     worst_cases : tuple of mapping
-        Parameters with which it leaks most, for the statistical audit.
+        Parameter settings that leak most, for the statistical audit.
     """
 
     serves: ClassVar[type[Problem]] = ERMProblem
@@ -166,18 +170,18 @@ class Solver(ABC):
     )
 
     def __post_init__(self) -> None:
-        """Raise UsageError if a parameter does not fit its field."""
+        """Raise UsageError if a parameter has a wrong type or is out of range."""
         for field in dataclasses.fields(self):
             _check_parameter(field, getattr(self, field.name))
 
     @property
     def printed_constant(self) -> str | None:
-        """Return the name of the noise constant that its paper prints, or None."""
+        """Return the name of the noise constant printed in the paper, or None."""
         return None
 
     @property
     def unbounded_reason(self) -> str:
-        """Return why its parameters make a sensitivity infinite, empty if none is."""
+        """Return why a parameter makes a sensitivity infinite, empty if none does."""
         return ""
 
     @property
@@ -188,9 +192,9 @@ class Solver(ABC):
     def refusal(self, problem: Problem) -> str | None:
         """Return why the solver cannot run on a problem, None if it can.
 
-        It runs on problems of its class, with losses that have kernels and constraints
-        that it keeps. Classes are compared by their ``kind``, because a file may be
-        loaded twice.
+        A solver runs on problems of the class ``serves``, with losses that have kernels
+        and with constraints that the solver supports. Classes are compared by their
+        ``kind``, because the file of a class may be loaded twice.
         """
         name = type(self).__name__
         if problem.kind != self.serves.kind:
@@ -204,7 +208,7 @@ class Solver(ABC):
         return reason or self.unsupported_reason(problem)
 
     def unsupported_reason(self, problem: Any) -> str | None:
-        """Return why its parameters or the penalty rule out a problem, or None."""
+        """Return why a parameter or the penalty rules out a problem, or None."""
         return None
 
     def printed_form(self) -> "Solver":
@@ -213,7 +217,7 @@ class Solver(ABC):
 
     @classmethod
     def limits(cls, problem: Any, curvature: float) -> Iterator[Limit]:
-        """Yield what theory says about runs without noise, for the tests to verify.
+        """Yield the theoretical limits of runs without noise, which the tests verify.
 
         Parameters
         ----------
@@ -230,14 +234,14 @@ class Solver(ABC):
 
     @abstractmethod
     def passes_at(self, problem: Any, iteration: int) -> float:
-        """Return the work of the first iterations, in units of n record gradients.
+        """Return the work up to an iteration, in units of n record gradients.
 
-        It is 0 at iteration 0. Work that is done once, before the first step, counts
-        from iteration 1 on.
+        The work is 0 at iteration 0. Work that is done once, before the first step,
+        counts from iteration 1 on.
         """
 
     def step_work(self, problem: Any) -> StepWork:
-        """Return the work of an average iteration, by default from `passes_at`."""
+        """Return the work of an average iteration, by default based on `passes_at`."""
         return usual_step(self, problem)
 
     def plan(self, problem: Any, identities: Sequence[str]) -> Any:
@@ -255,7 +259,7 @@ class Solver(ABC):
         adjacency : Adjacency
             The relation between neighbouring datasets.
         schedule : object
-            What `plan` returned.
+            The result of `plan`.
         """
 
     @abstractmethod
@@ -273,7 +277,7 @@ class Solver(ABC):
         checkpoints : sequence of int
             Increasing iteration numbers at which to yield; the first is 0.
         schedule : object
-            What `plan` returned.
+            The result of `plan`.
         """
 
 
@@ -315,7 +319,7 @@ def _loss_refusals(solver: Solver, problem: ERM) -> Iterator[str]:
 
 
 def _is_held(problem: ERM) -> bool:
-    """Return whether a linear loss has a minimum, by a ridge or a bounded domain."""
+    """Return whether a ridge or a bounded domain gives a linear loss a minimum."""
     box = problem.penalty.largest_margin(np.ones(problem.p), 1.0)
     ridge = problem.penalty.strong_convexity > 0.0
     return ridge or problem.constraint.bounded or bool(np.isfinite(box))

@@ -33,7 +33,7 @@ LEAST = 4
 
 
 class Levels(NamedTuple):
-    """The schedules of B trials: levels N_t, and coins for the output, (B, T) each."""
+    """The schedules of B trials: levels N_t and coins for the output, both (B, T)."""
 
     levels: Indices
     coins: Array
@@ -43,25 +43,26 @@ class Levels(NamedTuple):
 class BiasReducedSGD(Prefixed):
     """SGD with a randomly stopped, bias-reduced estimator of the gradient.
 
-    A step draws a level N with probability p_N = C 2^-N, for N = 0 .. M and
-    M = floor(log2 n) - 1. It samples 2^(N+1) records B without replacement, whose first
-    and second half in random order are O and E, and one more record I. With private
-    means g of clipped gradients, it moves along
+    A step draws a level N with probability p_N proportional to 2^-N, for N = 0 .. M and
+    M = floor(log2 n) - 1. It samples a set B of 2^(N+1) records without replacement,
+    and one more record I. The first half of B in random order is O, and the second half
+    is E. Let g be the private mean of the clipped gradients of a set. The step is
 
         G = (g(B) - (g(O) + g(E)) / 2) / p_N + g(I),    x <- proj(x - step G).
 
-    A mean of k terms has noise S z / k, with the same multiplier z for all means and
-    levels. So g(B) of one level has the same law as g(O) and g(E) of the next. The sum
-    over the levels telescopes, and the mean of G is that of g of the largest batch.
-    With ``mean=projection``, g is Algorithm 1: it projects the noisy mean on the l1
-    ball of radius sqrt(s) C, which holds all means of gradients with s entries.
-    Otherwise g is not biased in the first place.
+    The noise scale of a mean of k terms is S z / k, where S is the sensitivity of a sum
+    and the multiplier z is the same for all means and levels. So g(B) at one level has
+    the same law as g(O) and g(E) at the next. The sum over the levels telescopes, and
+    the expectation of G is that of g on the largest batch. With ``mean=projection``, g
+    is Algorithm 1. It projects the noisy mean on the l1 ball of radius sqrt(s) C, which
+    contains all means of gradients with s non-zero entries and norm at most C. Without
+    this projection, g is unbiased from the start.
 
-    The levels are public; B, O, E and I are secret samples of the mechanisms. A record
-    of B is also in O or E, so the three sums together have sensitivity sqrt(2) S. Here
-    S is the sensitivity of one sum: 2 C, or C under ``zero_out``. g(I) is a separate
-    release. A run makes the longest prefix of the drawn steps that the budget pays for.
-    Its certificate holds given the levels.
+    The levels are public, whereas B, O, E and I are secret samples of the mechanisms. A
+    record of B is also in O or E, so the three sums together have sensitivity
+    sqrt(2) S. Here S is 2 C, or C under ``zero_out``. g(I) is a separate release. A run
+    makes the longest prefix of the drawn steps that the budget pays for. The
+    certificate of a run is conditional on the levels.
 
     References
     ----------
@@ -93,7 +94,7 @@ class BiasReducedSGD(Prefixed):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State that it nears the minimum: noiseless, it is SGD on single records."""
+        """Yield the limit: a run without noise (SGD on records) nears the minimum."""
         yield Limit(cls(n_iter=400, step=0.1), gap=0.2)
 
     @property
@@ -108,11 +109,11 @@ class BiasReducedSGD(Prefixed):
         return projection_refusal(problem, "bias_reduced_sgd")
 
     def iterations(self, problem: ERM) -> int:
-        """Return the length of the schedule that is followed, else T, the maximum."""
+        """Return the length of the schedule that is followed, or T if there is none."""
         return self.n_iter if self.drawn is None else self.drawn.levels.shape[1]
 
     def passes_at(self, problem: ERM, iteration: int) -> float:
-        """Return the passes over the records: each step reads 2^(N+1) + 1 of them.
+        """Return the number of passes; a step at level N reads 2^(N+1) + 1 records.
 
         If no schedule is followed yet, the mean over N is used.
         """
@@ -142,11 +143,11 @@ class BiasReducedSGD(Prefixed):
         return Levels(np.searchsorted(np.cumsum(p)[:-1], drawn[0], "right"), drawn[1])
 
     def prefix(self, schedule: Levels, steps: int) -> Levels:
-        """Return the schedule of the first steps."""
+        """Return the schedule of the first ``steps`` steps."""
         return Levels(schedule.levels[:, :steps], schedule.coins[:, :steps])
 
     def costs(self, problem: ERM, schedule: Levels) -> Array:
-        """Return the costs a_t = (3 2^(N_t + 1) + 1) / (16 n) of the steps, (T,)."""
+        """Return the cost a_t = (3 2^(N_t + 1) + 1) / (16 n) of each step t, (T,)."""
         return np.asarray(
             (3 * 2.0 ** (schedule.levels[0] + 1) + 1) / (16 * problem.n), np.float64
         )
@@ -154,7 +155,7 @@ class BiasReducedSGD(Prefixed):
     def releases(
         self, problem: ERM, adjacency: Adjacency, schedule: Levels
     ) -> Releases:
-        """Yield the sums of each level and the terms of single records.
+        """Yield one release per level, for its sums, and one for all single records.
 
         Parameters
         ----------
@@ -175,7 +176,7 @@ class BiasReducedSGD(Prefixed):
     def kinds(
         self, problem: ERM, adjacency: Adjacency
     ) -> tuple[tuple[FixedSizeGaussian, ...], ...]:
-        """Return the releases of a step at each level: its sums, and a single term."""
+        """Return the two releases of a step at each level: its sums and one term."""
         n, change = problem.n, adjacency.of_sum(norm_bound(problem, self.clip))
         root, zeroed = math.sqrt(2), adjacency is Adjacency.ZERO_OUT
         how: dict[str, Any] = {"weight": 1 / root, "halves": True, "zeroed": zeroed}
@@ -229,7 +230,7 @@ class BiasReducedState(State):
         self.kept, self.done = oracle.w.copy(), 0
 
     def output(self) -> Array:
-        """Return the mean of x_0 .. x_t, or one of them drawn at random."""
+        """Return the mean of the iterates x_0 .. x_t, or one iterate at random."""
         return self.kept
 
     def advance(self, k: int) -> None:
@@ -246,7 +247,7 @@ class BiasReducedState(State):
         self.done += k
 
     def estimate_mean(self, level: int) -> Array:
-        """Return the bias-reduced mean of the gradients at a level, (1, p)."""
+        """Return the bias-reduced estimate of the mean gradient at a level, (1, p)."""
         half = 2**level
         records = self.sample_records(f"level {level}")
         one, other = self.total(records[:half]), self.total(records[half:])
@@ -259,7 +260,7 @@ class BiasReducedState(State):
         return np.asarray(gained + self.mean(single, 1))
 
     def mean(self, noisy: Array, size: int) -> Array:
-        """Return the private mean of a noisy sum of some terms, (1, p)."""
+        """Return the private mean from a noisy sum of ``size`` terms, (1, p)."""
         if self.solver.mean == "projection":
             return projected_means(noisy / size, self.radius)
         return noisy / size
@@ -270,5 +271,5 @@ class BiasReducedState(State):
         return records
 
     def total(self, records: Indices) -> Array:
-        """Return the sum of the clipped gradients of some records, (1, p)."""
+        """Return the sum of the clipped gradients of the given records, (1, p)."""
         return self.oracle.record_sum(0, records, self.clip)[None]

@@ -34,7 +34,7 @@ INNER: dict[str, type[Solver]] = {
     "sgd": SGD,
     "bias_reduced_sgd": BiasReducedSGD,
 }
-"""Algorithms that may be repeated: each run is one mechanism with a Renyi curve."""
+"""Algorithms that may be repeated, each run as one mechanism with a Renyi curve."""
 
 
 @dataclass(frozen=True)
@@ -42,31 +42,31 @@ class Boosting(SingleAnswer):
     """The best of K runs of an algorithm, selected by their noisy training objectives.
 
     K is geometric with mean 1/gamma, and at most 1000/gamma runs are made. The law is
-    that of `RepeatAndSelect`: neither K nor anything about a losing run is published. A
-    run ends with a score, the mean of the records' losses, each clipped to [0, B], plus
-    Laplace noise. One record changes this mean by at most B/n under either adjacency.
-    The penalty reads no data and is added afterwards. A run that diverges scores B and
-    loses to any run that does not. Divergence is not reported by itself: in any case
-    the output of the best run is published.
+    that of `RepeatAndSelect`: neither K nor anything about a losing run is published.
+    Each run ends with a score. The score is the mean of the records' losses, each
+    clipped to [0, B], plus Laplace noise. One record changes this mean by at most B/n
+    under either adjacency. The penalty reads no data and is added afterwards. A run
+    that diverges scores B and loses to any run that does not. Divergence is not
+    reported separately: the output of the best run is published in any case.
 
     Runs of ``sgd`` have the Renyi curve of Poisson samples, which `RepeatAndSelect`
-    knows. A run of ``bias_reduced_sgd`` draws its levels inside, and its noise has the
-    given ``multiplier``. It makes as many steps as its part of the budget pays for:
-    `RenyiFilter` keeps each run under a fixed Renyi curve, that of one Gaussian
-    mechanism with the common multiplier. Neither levels nor lengths are published.
-    Means are projected (``mean=projection``) if the non-zeros of the records are
-    declared.
+    knows. A run of ``bias_reduced_sgd`` draws its levels within the mechanism, and its
+    noise has the given ``multiplier``. It makes as many steps as its part of the budget
+    pays for. `RenyiFilter` keeps each run under a fixed Renyi curve, that of one
+    Gaussian mechanism with the common multiplier. Neither levels nor lengths are
+    published. Means are projected (``mean=projection``) if the number of non-zeros of
+    the records is declared.
 
     The noise of the score has the common multiplier. So the score costs about as much
-    as one step, or as a whole run of ``bias_reduced_sgd``. The charge is about three
-    times the privacy cost of one run for any gamma, and only the logarithm of the
-    number of runs enters it. ``passes`` counts 1/gamma runs of ``n_iter`` steps,
-    because the true number is secret.
+    as one step, or as a whole run of ``bias_reduced_sgd``. For any gamma, the charge is
+    about three times the privacy cost of one run. It depends on the number of runs only
+    through a logarithm. ``passes`` counts 1/gamma runs of ``n_iter`` steps, because the
+    true number of runs is secret.
 
-    With ``calibration=paper`` a run has the printed share (eps/12, (delta / 4 K)^2) of
-    the budget, here with K = ceil(log(4/delta) / gamma), and its score has noise
-    Lap(12 B / (n eps)). The table shows what is certified for these. As printed, gamma
-    is at most 1/2.
+    With ``calibration=paper``, a run receives the printed share
+    (eps/12, (delta / 4 K)^2) of the budget, here with K = ceil(log(4/delta) / gamma),
+    and its score has noise Lap(12 B / (n eps)). The results table shows the certified
+    epsilon of this noise. As in the paper, gamma is then at most 1/2.
 
     References
     ----------
@@ -86,7 +86,7 @@ class Boosting(SingleAnswer):
         "to B, which the losses of the small problems do not",
     }
 
-    # Enough steps to show a leak, and noise with which the filter lets them pass.
+    # Enough steps to show a leak, and enough noise for the filter to permit them.
     worst_cases: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"inner": "bias_reduced_sgd", "multiplier": 2.0, "n_iter": 30, "gamma": 1.0},
     )
@@ -113,7 +113,7 @@ class Boosting(SingleAnswer):
 
     @property
     def algorithm(self) -> Solver:
-        """Return the inner algorithm, with the parameters that it shares."""
+        """Return the inner algorithm, with the values of the shared parameters."""
         kind = INNER[self.inner]
         names = {field.name for field in fields(kind)} & {f.name for f in fields(self)}
         given = {name: getattr(self, name) for name in names}
@@ -129,7 +129,7 @@ class Boosting(SingleAnswer):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State that without noise it nears the minimum as the inner algorithm does."""
+        """Yield the limit: without noise, the best run reaches the minimum."""
         length = 1_000 if problem.constraint.bounded else 300
         yield Limit(cls(n_iter=length), gap=1e-9)
 
@@ -144,7 +144,7 @@ class Boosting(SingleAnswer):
         return reason
 
     def passes_at(self, problem: ERM, iteration: int) -> float:
-        """Return the passes of 1/gamma runs: the true number of runs is secret."""
+        """Return the passes of 1/gamma runs, as the true number of runs is secret."""
         return iteration * self.algorithm.passes_at(problem, self.n_iter) / self.gamma
 
     def step_work(self, problem: ERM) -> StepWork:
@@ -153,7 +153,7 @@ class Boosting(SingleAnswer):
         return work.times(max(1.0, self.n_iter / self.gamma))
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield one release, the best run: all that a run releases, and its score.
+        """Yield one release: the best run, with the releases of a run and its score.
 
         Parameters
         ----------
@@ -162,7 +162,7 @@ class Boosting(SingleAnswer):
         adjacency : Adjacency
             The relation between neighbouring datasets.
         schedule : object
-            What `plan` returned; not used.
+            The result of `plan`; not used.
         """
         if not self.n_iter:
             return
@@ -171,7 +171,7 @@ class Boosting(SingleAnswer):
         yield RepeatAndSelect("best", 1.0, 1, gamma=self.gamma, run=run)
 
     def run_releases(self, problem: ERM, adjacency: Adjacency) -> Iterator[Release]:
-        """Yield what a run releases besides its score."""
+        """Yield the releases of one run, without its score."""
         algorithm = self.algorithm
         if isinstance(algorithm, BiasReducedSGD):
             yield RenyiFilter(
@@ -196,7 +196,7 @@ class Boosting(SingleAnswer):
         mechanisms : Mechanisms
             The declared releases with their noise, by name.
         schedule : object
-            What `plan` returned; not used.
+            The result of `plan`; not used.
         """
         best: Array = mechanisms["best"](self.attempt)
         return best
@@ -213,7 +213,7 @@ class Boosting(SingleAnswer):
         mechanisms : Mechanisms
             The declared releases with their noise, by name.
         schedule : object
-            What `plan` returned; not used.
+            The result of `plan`; not used.
         """
         w = self.output_of(oracle, mechanisms)
         noisy = mechanisms["score"](np.array([self.score(oracle, w)]))
@@ -231,7 +231,7 @@ class Boosting(SingleAnswer):
             return w.copy()
 
         def filtered_steps(mechanisms: Mechanisms, levels: Indices) -> Array:
-            # The mean of the iterates is returned, which needs no coins.
+            # The output is the mean of the iterates, which needs no coins.
             schedule = Levels(levels[None], np.ones((1, levels.size)))
             return steps(mechanisms, schedule, levels.size)
 
@@ -241,7 +241,7 @@ class Boosting(SingleAnswer):
         return steps(mechanisms, None, algorithm.iterations(oracle.problem))
 
     def score(self, oracle: Oracle, w: Array) -> float:
-        """Return the mean of the clipped losses, B if the run diverged."""
+        """Return the mean of the clipped losses, or the bound B if the run diverged."""
         if not np.isfinite(w).all():
             return self.bound
         with np.errstate(over="ignore", invalid="ignore"):
@@ -252,7 +252,7 @@ class Boosting(SingleAnswer):
 
 
 def penalty_at(problem: ERM, w: Array) -> float:
-    """Return the penalty of a point, infinite if the run diverged."""
+    """Return the penalty at a point, or infinity if the run diverged."""
     with np.errstate(over="ignore", invalid="ignore"):
         psi = float(np.ravel(problem.penalty.value(w))[0])
     return psi if math.isfinite(psi) and np.isfinite(w).all() else math.inf

@@ -1,4 +1,4 @@
-"""Bounds on gradients and sensitivities, refusals, and rules for solver classes."""
+"""Bounds on gradients and sensitivities, and checks of problems and classes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_BOUND = (
 )
 
 ZEROS = "a column of zeros makes X'X singular, which is refused where there is no noise"
-"""Why methods that solve linear systems are exempt from the check on such columns."""
+"""Why methods that solve linear systems are exempt from the check on zero columns."""
 
 
 def refuse_unbounded(solver: Solver, releases: Sequence[Release], problem: Any) -> None:
@@ -37,7 +37,7 @@ def refuse_unbounded(solver: Solver, releases: Sequence[Release], problem: Any) 
     solver : Solver
         The solver, named in the message.
     releases : sequence of Release
-        What the solver declares.
+        The releases that the solver declares.
     problem : Problem
         The problem, for advice in the message.
     """
@@ -57,12 +57,13 @@ def refuse_unbounded(solver: Solver, releases: Sequence[Release], problem: Any) 
 
 
 def coordinate_bounds(problem: ERM, clip: Array | float | None) -> Array:
-    """Return the bound on each record's derivative per coordinate, (1 or B, p).
+    """Return the bound on a record's derivative in each coordinate, (1 or B, p).
 
-    With a threshold C it is C_j = C sqrt(M_j / sum_k M_k), so that the vector of all
-    C_j has norm2 C (Mangold et al., ICML 2022, section 5). Without a threshold it is
-    the Lipschitz constant L_j = G R_j from declared bounds, or infinite if none are
-    declared. It is 0 if M_j is 0: such a coordinate is never updated.
+    With a clipping threshold C, the bound is C_j = C sqrt(M_j / sum_k M_k), where M_j
+    is the smoothness constant of coordinate j. The vector of all C_j then has norm2 C
+    (Mangold et al., ICML 2022, section 5). Without a threshold, the bound is the
+    Lipschitz constant L_j = G R_j from declared bounds, or infinite if none are
+    declared. It is 0 if M_j is 0, because such a coordinate is never updated.
     """
     M = np.atleast_2d(problem.smoothness.columns)
     if clip is None:
@@ -83,8 +84,8 @@ def _has_declared_bounds(problem: ERM) -> Array:
 def norm_bound(problem: ERM, clip: Array | float | None) -> Array:
     """Return the bound on the norm of each record's gradient, (1 or B, 1).
 
-    It is the clipping threshold, or G R_2 from declared bounds if there is no
-    threshold.
+    The bound is the clipping threshold. If there is none, it is the Lipschitz constant
+    of the loss times the declared bound on the norm of a record.
     """
     if clip is not None:
         return np.atleast_2d(clip)
@@ -94,12 +95,12 @@ def norm_bound(problem: ERM, clip: Array | float | None) -> Array:
 
 
 def mean_radius(problem: ERM, clip: Array | float | None) -> Array:
-    """Return the l1 radius sqrt(s) C of means of clipped gradients, (1 or B, 1).
+    """Return the radius of an l1 ball with all means of clipped gradients, (1 or B, 1).
 
-    A gradient is a multiple of its record. So it has at most s entries other than zero
-    and a norm of at most C (``norm_bound``), where s is the declared number of
-    non-zeros, or p if none is declared. The sum over a Poisson sample, divided by the
-    expected size, may be longer.
+    The radius is sqrt(s) C. A gradient is a multiple of its record. So it has at most s
+    non-zero entries and a norm of at most C (``norm_bound``), where s is the declared
+    number of non-zeros, or p if none is declared. The sum over a Poisson sample,
+    divided by the expected size, may lie outside the ball.
     """
     bounds = problem.dataset.bounds
     entries = getattr(bounds, "nonzeros", None) or problem.p
@@ -107,11 +108,11 @@ def mean_radius(problem: ERM, clip: Array | float | None) -> Array:
 
 
 def projected_means(noisy: Array, radius: Array | float) -> Array:
-    """Return noisy means, (B, p), projected on l1 balls; radii have shape (1 or B, 1).
+    """Return noisy means, (B, p), projected on l1 balls of given radii, (1 or B, 1).
 
-    The balls are public, so the projection costs no privacy. If the ball holds the
-    mean, the projection is no farther from it than the noisy mean is, but it is biased
-    towards 0. Infinite radii change nothing.
+    The balls are public, so the projection costs no privacy. If the ball contains the
+    exact mean, the projected mean is at least as close to it as the noisy mean is, but
+    the projection is biased towards 0. Infinite radii change nothing.
 
     References
     ----------
@@ -124,15 +125,15 @@ def projected_means(noisy: Array, radius: Array | float) -> Array:
 
 
 def record_bound(problem: ERM) -> float:
-    """Return R, the declared bound on norm2(x_i), infinite if there is none."""
+    """Return the declared bound R on norm2(x_i), or infinity if there is none."""
     bounds = problem.dataset.bounds
     return math.inf if bounds is None else bounds.norm
 
 
 def label_bound(problem: ERM) -> float:
-    """Return Y, the declared bound on |y_i|, infinite if there is none.
+    """Return the declared bound Y on |y_i|, or infinity if there is none.
 
-    It is 1 for classification, where labels are -1 and +1.
+    The bound is 1 for classification, because labels are then -1 and +1.
     """
     if problem.loss.classification:
         return 1.0
@@ -142,7 +143,7 @@ def label_bound(problem: ERM) -> float:
 
 
 def column_bounds(problem: ERM) -> Array:
-    """Return R_j, the declared bounds on |x_ij|, (p,), infinite if there are none."""
+    """Return the declared bounds R_j on |x_ij|, (p,), or infinity if there are none."""
     return np.array(np.broadcast_to(_has_declared_bounds(problem)[0], problem.p))
 
 
@@ -156,13 +157,13 @@ def bounds_refusal(
     Parameters
     ----------
     problem : ERM
-        Its declared bounds are used.
+        The problem with its declared bounds.
     solver : Solver
         The solver, named in the message.
     label : bool
-        Whether X'y must have a finite sensitivity, too.
+        Whether X'y must also have a finite sensitivity.
     weight : float
-        A, if the terms of the sum have weights in [0, A].
+        Upper limit A of the weights of the sum's terms, which are in [0, A].
     """
     name, data = type(solver).__name__, f"dataset {problem.dataset.name}"
     if not math.isfinite(record_bound(problem)):
@@ -194,7 +195,7 @@ def bounds_refusal(
 
 
 def _root_of_bound(problem: ERM, weight: float) -> float:
-    """Return sqrt(A) R, the root of the bound on norm_F(q xx')."""
+    """Return sqrt(A) R, the square root of the bound A R^2 on norm_F(q xx')."""
     return math.sqrt(weight) * record_bound(problem)
 
 
@@ -211,26 +212,27 @@ def outer_change(
     A record's term q xx' is positive semidefinite, and its Frobenius norm q norm2(x)^2
     is at most A R^2. So the sum changes by at most A R^2 under ``zero_out`` and by at
     most sqrt(2) A R^2 under ``replace_one`` (see `Adjacency.of_sum` for proofs).
-    Orthogonal records of norm R and weight A reach the latter. For p = 1 no records are
-    orthogonal: terms are numbers in [0, A R^2], which differ by at most A R^2. Weights
-    in [-A, A] (``signed``) may be opposite for the same x in both datasets: 2 A R^2
-    under ``replace_one``. Over a secret Poisson sample (``sampled``) a record's term
-    must be at most half of the sensitivity: 2 A R^2, too.
+    Orthogonal records of norm R and weight A reach the second bound. For p = 1 no
+    records are orthogonal: terms are numbers in [0, A R^2], which differ by at most
+    A R^2. With weights in [-A, A] (``signed``), the same x may have opposite weights in
+    both datasets, so the sensitivity is 2 A R^2 under ``replace_one``. Over a secret
+    Poisson sample (``sampled``), a record's term must be at most half of the
+    sensitivity. So the sensitivity is 2 A R^2 here as well.
 
-    The vector that `pack_symmetric` makes of the sum has the same sensitivity, because
-    its length is the norm of the matrix: norm_F(S)^2 = sum_j
+    The vector into which `pack_symmetric` packs the sum S has the same sensitivity,
+    because its length is the norm of the matrix: norm_F(S)^2 = sum_j
     S_jj^2 + 2 sum_{j<k} S_jk^2.
 
     Parameters
     ----------
     problem : ERM
-        Its declared bound R is used. The result is infinite without one, or if R^2 or
-        A R^2 may overflow in the sum or lose digits: a bound that vanishes would give
-        no noise, although the sum may change.
+        The problem with its declared bound R. The result is infinite if R is not
+        declared, or if R^2 or A R^2 may overflow in the sum or lose digits. A bound
+        that underflows to 0 would give no noise, although the sum may change.
     adjacency : Adjacency
         The relation between neighbouring datasets.
     weight : float
-        A > 0.
+        Upper limit A > 0 of the weights.
     signed : bool
         Whether weights are in [-A, A].
     sampled : bool
@@ -247,7 +249,7 @@ def outer_change(
 
 
 def moments_change(problem: ERM, adjacency: Adjacency, a: float, b: float) -> float:
-    """Return the sensitivity of X'X and X'y as one vector, X'X packed.
+    """Return the sensitivity of one vector that contains packed X'X and X'y.
 
     The vector is (u X'X, v X'y) with weights u, v such that a = u R^2 and b = v R Y
     bound the terms of a record. Under ``zero_out`` its sensitivity is sqrt(a^2 + b^2).
@@ -256,26 +258,27 @@ def moments_change(problem: ERM, adjacency: Adjacency, a: float, b: float) -> fl
 
         u^2 (|x|^4 + |z|^4 - 2 t^2) + v^2 (y^2 |x|^2 + r^2 |z|^2 - 2 y r t).
 
-    In (y, r) the second part is a convex function, as t^2 <= |x|^2 |z|^2. So it is
+    The second part is a convex function of (y, r), because t^2 <= |x|^2 |z|^2. So it is
     largest at labels of size Y with y r t <= 0. Then the square grows with |x| and with
-    |z| for a given t, so both are R, and t = c R^2 with c in [0, 1] up to a sign:
+    |z| for a given t, so |x| = |z| = R, and t = c R^2 with c in [0, 1] up to a sign:
 
         2 a^2 (1 - c^2) + 2 b^2 (1 + c).
 
-    This is largest at c = b^2 / (2 a^2) if that is <= 1. The sensitivity is the root of
+    This is largest at c = b^2 / (2 a^2) if this c is <= 1. The sensitivity is the
+    square root of
 
         2 a^2 + 2 b^2 + b^4 / (2 a^2)  for b^2 <= 2 a^2,   4 b^2  otherwise.
 
-    For p >= 2, two records at the angle arccos(c) with opposite labels reach it. Two
-    separate releases with the same noise would cost 2 a^2 + 4 b^2: at a = b = 1 this is
-    6 instead of 4.5. For p = 1 the above is an upper bound, and so is a^2 + 4 b^2. A
-    record's own term may be more than half of the sensitivity, so a release over a
-    Poisson sample refuses it.
+    For p >= 2, two records at the angle arccos(c) with opposite labels reach this
+    sensitivity. Two separate releases with the same noise would cost 2 a^2 + 4 b^2. At
+    a = b = 1 this is 6 instead of 4.5. For p = 1, the square above is an upper bound,
+    and so is a^2 + 4 b^2. A record's own term may be more than half of the sensitivity,
+    so a release over a Poisson sample does not accept this sensitivity.
 
     Parameters
     ----------
     problem : ERM
-        Its number of features p is used.
+        The problem with its number of features p.
     adjacency : Adjacency
         The relation between neighbouring datasets.
     a, b : float
@@ -289,15 +292,15 @@ def moments_change(problem: ERM, adjacency: Adjacency, a: float, b: float) -> fl
         square = 4.0 * b * b
     if problem.p == 1:
         square = min(square, a * a + 4.0 * b * b)
-    # sqrt(2) times that, and marked as a bound on the change alone.
+    # Multiplied by sqrt(2), and marked as a bound on the change alone.
     return adjacency.of_sum(math.sqrt(square / 2.0), positive=True)
 
 
 def entry_bounds(problem: ERM, clip: Array | float | None) -> Array:
     """Return the bound on each entry of a record's gradient, (1 or B, p).
 
-    With a threshold C it is C for all entries, which suits constraints in the L1 norm.
-    Without a threshold it is L_j = G R_j from declared bounds.
+    With a clipping threshold C, the bound is C for every entry, which suits constraints
+    in the L1 norm. Without a threshold, it is L_j = G R_j from declared bounds.
     """
     if clip is None:
         return np.asarray(problem.lipschitz * _has_declared_bounds(problem))
@@ -305,21 +308,21 @@ def entry_bounds(problem: ERM, clip: Array | float | None) -> Array:
 
 
 def take_entries(values: Array, coordinates: Indices) -> Array:
-    """Return entry j_b of each row, shape (B,)."""
+    """Return the entry of each row b at its coordinate j_b, shape (B,)."""
     return np.take_along_axis(values, coordinates[:, None], axis=1)[:, 0]
 
 
 def inverse(M: Array) -> Array:
-    """Return 1 / M, 0 where M is 0: such a coordinate is never updated."""
+    """Return 1 / M, or 0 where M is 0, as such a coordinate is never updated."""
     return np.divide(1.0, M, out=np.zeros_like(M), where=M > 0.0)
 
 
 def step_unit(problem: ERM, bound: Array) -> Array:
-    """Return the unit of step sizes: 1 / beta, or 1 / the bound on a gradient's norm.
+    """Return the unit of step sizes: 1 / beta, or 1 over a bound on a gradient's norm.
 
-    The second is for losses without curvature. If there is no such bound either (only
-    at epsilon = inf), the root mean square of the gradients' norms at zero, from the
-    data, replaces it.
+    The second unit is for losses without curvature. If a gradient's norm has no bound
+    (only at epsilon = inf), the bound is replaced by the root mean square of the
+    gradients' norms at w = 0, which is computed from the data.
     """
     if problem.loss.is_curved:
         return inverse(np.atleast_2d(problem.smoothness.norm))
@@ -328,7 +331,7 @@ def step_unit(problem: ERM, bound: Array) -> Array:
 
 
 def convexity_refusal(problem: ERM, solver: str) -> str | None:
-    """Return why a penalty not known to be convex is refused, or None."""
+    """Return why a penalty that is not known to be convex is refused, or None."""
     if problem.penalty.convex:
         return None
     return (
@@ -341,16 +344,16 @@ def convexity_refusal(problem: ERM, solver: str) -> str | None:
 def projection_refusal(
     problem: ERM, solver: str, *, compiled: bool = False
 ) -> str | None:
-    """Return why prox and projection do not make a step together, None if they do.
+    """Return why prox and projection cannot form one step, None if they can.
 
-    For an l2 penalty, the prox and then the projection make the prox of both. Over a
+    For an l2 penalty, the prox followed by the projection is the prox of both. Over a
     convex set, norm2(u - v)^2 / 2 + step l2 norm2(u)^2 / 2 is, up to a constant, a
     multiple of norm2(u - v / (1 + step l2))^2.
 
     Parameters
     ----------
     problem : ERM
-        Its constraint and penalty are used.
+        The problem with its constraint and penalty.
     solver : str
         Name of the solver, for the message.
     compiled : bool
@@ -384,7 +387,7 @@ RENAMED = {
     "unbounded": "unbounded_reason",
     "printed": "printed_constant",
 }
-"""Former names of methods: overriding one of these would have no effect."""
+"""Present names of methods by their former names, which have no effect if defined."""
 
 
 def _complaints_of(solver: Any) -> Iterator[str]:

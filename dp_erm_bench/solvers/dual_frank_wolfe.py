@@ -22,7 +22,7 @@ from dp_erm_bench.solvers.terms import ERM, Adjacency, Gaussian, Mechanisms, Ora
 from dp_erm_bench.solvers.work import StepWork
 
 PARTS = {"2/(t+2)": (2.0, 2.0), "1/(t+2)": (1.0, 3.0)}
-"""a, b of the step size a / (t + b), t = 0, 1, ..; the paper counts from t = 1."""
+"""Constants a, b of the step size a / (t + b), t = 0, 1, ..; the paper starts at 1."""
 ENOUGH = 1e-6
 """Width of the interval around the maximum at which a line search ends."""
 
@@ -31,10 +31,10 @@ ENOUGH = 1e-6
 class DualFrankWolfe(one_solve.StronglyConvex):
     """Frank-Wolfe on the dual of min_w L(w) + kappa Omega(w), Omega a structured norm.
 
-    L is the mean loss plus the ridge and the penalty's l2 part, D-strongly convex by
-    these two alone. The curvature of the data does not count, because a neighbour may
-    lack it. With K = kappa |P|(F), the dual is the maximum over s in K of
-    min_w L(w) + s.w, and a step is
+    L is the mean loss plus the ridge and the penalty's l2 part. The last two terms
+    alone make L D-strongly convex. The curvature of the data does not count, because a
+    neighbouring dataset may lack it. With K = kappa |P|(F), the dual is the maximum
+    over s in K of min_w L(w) + s.w, and a step is
 
         theta(s) = argmin_w L(w) + s.w,
         s <- s + part (s_bar - s),   s_bar = argmax_{s in K} s.theta(s).
@@ -42,29 +42,29 @@ class DualFrankWolfe(one_solve.StronglyConvex):
     Let theta, theta' be the minimisers on neighbouring datasets for the same s. As
     g = L + s.w is D-strongly convex, D norm2(theta - theta') is at most the norm of the
     gradient of L - L' at theta'. This norm is at most 2 Lambda / n (replace_one) or
-    Lambda / n (zero_out) for losses of Lipschitz constant Lambda, since s.w is in both.
-    Each computed point is within the tolerance of its theta, which adds twice the
-    tolerance; call the resulting bound S.
+    Lambda / n (zero_out) for losses of Lipschitz constant Lambda, because both
+    objectives contain s.w. Each computed point is within the tolerance of its theta,
+    which adds twice the tolerance. Let S be the resulting bound on the distance.
 
-    With release=gaussian, T noisy theta(s_t) are published. s_bar is that of the noisy
-    point, so s_(t+1) follows from what is published. The answer is the mean of the
-    noisy points. A penalty without a norm has K = {0}.
+    With release=gaussian, T noisy points theta(s_t) are published. s_bar is computed
+    from the noisy point, so s_(t+1) depends only on published values. The answer is the
+    mean of the noisy points. For a penalty without a norm, K = {0}.
 
     With release=selection, s_bar is a noisy maximum over the vertices v of K. One
     record changes the score v.theta by at most norm2(v) S. (The paper also subtracts
-    s_t.theta, which all scores have in common.) theta(s_T) reads the data again,
-    equation (13), which the paper does not pay for. Here it is published once, with
-    noise of sensitivity S.
+    s_t.theta, which is the same for all scores.) Computing theta(s_T) reads the data
+    again, and the paper does not charge for this (equation 13). Here theta(s_T) is
+    published once, with noise for the sensitivity S.
 
-    The gap kappa Omega(theta) - s.theta at theta(s_t), before noise, bounds how far
-    theta(s_t) is above the minimum. It is the column `dual_gap` of the table, which is
-    not released.
+    The gap kappa Omega(theta) - s.theta at theta = theta(s_t), before noise, is a bound
+    on the excess of the objective at theta(s_t) over its minimum. The results table
+    contains the gap in the column `dual_gap`, which is not released.
 
     References
     ----------
     Kumar, Deisenroth, "Differentially private empirical risk minimization with
     sparsity-inducing norms", 2019, Algorithms 1 and 2; the printed sensitivity of
-    Algorithm 2 has 1 / n for 2 / (D n), see docs/errata.md.
+    Algorithm 2 has 1 / n instead of 2 / (D n), see docs/errata.md.
     """
 
     any_penalty: ClassVar[bool] = True
@@ -97,7 +97,7 @@ class DualFrankWolfe(one_solve.StronglyConvex):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State that it is the minimiser if there is no norm, else near it."""
+        """Yield the limit: the answer is the minimiser, or near it with a norm."""
         if problem.penalty.quadratic:
             yield Limit(cls(n_iter=1), gap=1e-9)
         else:
@@ -105,7 +105,7 @@ class DualFrankWolfe(one_solve.StronglyConvex):
 
     @property
     def unbounded_reason(self) -> str:
-        """Return why a finite epsilon is refused: a line search is not released."""
+        """Return why a finite epsilon is refused (line search), empty if it is not."""
         if self.steps != "line_search":
             return ""
         return (
@@ -137,21 +137,21 @@ class DualFrankWolfe(one_solve.StronglyConvex):
         )
 
     def iterations(self, problem: ERM) -> int:
-        """Return T."""
+        """Return T, the number of steps."""
         return self.n_iter
 
     def passes_at(self, problem: ERM, iteration: int) -> float:
-        """Return the number of solutions, whose own passes are not counted."""
+        """Return the number of solved problems, whatever passes each of them takes."""
         return float(iteration)
 
     def step_work(self, problem: ERM) -> StepWork:
-        """Return the work of one solution without the norm."""
+        """Return the work of solving the problem without the norm once."""
         return super().step_work(without_norm(problem))
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield T noisy theta(s_t), or T selections and one noisy theta(s_T).
+        """Yield T noisy points, or T selections of vertices and one noisy point.
 
-        A line search has no finite sensitivity.
+        With a line search the sensitivity is infinite.
 
         Parameters
         ----------
@@ -160,7 +160,7 @@ class DualFrankWolfe(one_solve.StronglyConvex):
         adjacency : Adjacency
             The relation between neighbouring datasets.
         schedule : object
-            What `plan` returned; not used.
+            The result of `plan`; not used.
         """
         inner = without_norm(problem)
         change = adjacency.of_mean(norm_bound(inner, None), problem.n)
@@ -179,10 +179,10 @@ class DualFrankWolfe(one_solve.StronglyConvex):
     def iterates(
         self, oracle: Oracle, mechanisms: Mechanisms, checkpoints: Counts, schedule: Any
     ) -> Iterator[Array]:
-        """Yield the answers so far, in the constraint, at the checkpoints.
+        """Yield the current answer, projected on the constraint, at each checkpoint.
 
-        With release=selection there is one answer, after the last step. Before it, the
-        start is yielded.
+        With release=selection, the only answer comes after the last step. At earlier
+        checkpoints, the start is yielded.
 
         Parameters
         ----------
@@ -193,7 +193,7 @@ class DualFrankWolfe(one_solve.StronglyConvex):
         checkpoints : sequence of int
             Increasing iteration numbers at which to yield; the first is 0.
         schedule : object
-            What `plan` returned; not used.
+            The result of `plan`; not used.
         """
         problem, inner = oracle.problem, without_norm(oracle.problem)
         part = norm_part(problem.penalty)
@@ -229,12 +229,12 @@ class DualFrankWolfe(one_solve.StronglyConvex):
             yield problem.constraint.project(answer)
 
     def part(self, t: int, inner: ERM, s: Array, towards: Array, theta: Array) -> float:
-        """Return the step size of step t = 0, 1, .., a part of the way to s_bar.
+        """Return the step size of step t, the fraction of the way from s to s_bar.
 
         Parameters
         ----------
         t : int
-            Number of the step.
+            Number of the step, from 0 on.
         inner : ERM
             The problem without the norm.
         s : array of shape (p,)
@@ -242,7 +242,7 @@ class DualFrankWolfe(one_solve.StronglyConvex):
         towards : array of shape (p,)
             The direction s_bar - s.
         theta : array of shape (p,)
-            theta(s), where the search for minimisers begins.
+            theta(s), the starting point of searches for minimisers.
         """
         if self.steps in PARTS:
             over, shift = PARTS[self.steps]
@@ -252,7 +252,7 @@ class DualFrankWolfe(one_solve.StronglyConvex):
     def line_search(self, inner: ERM, s: Array, towards: Array, theta: Array) -> float:
         """Return the step size in [0, 1] with the largest dual value.
 
-        The derivative of the dual value by the step size is theta.towards. The dual is
+        The derivative of the dual value in the step size is theta.towards. The dual is
         concave, so the derivative falls, and bisection finds its zero.
 
         Parameters
@@ -264,7 +264,7 @@ class DualFrankWolfe(one_solve.StronglyConvex):
         towards : array of shape (p,)
             The direction s_bar - s.
         theta : array of shape (p,)
-            theta(s), where the search for minimisers begins.
+            theta(s), the starting point of searches for minimisers.
         """
         low, high = 0.0, 1.0
         if self._slope_at(inner, s, towards, theta, 1.0) >= 0.0:
@@ -283,7 +283,7 @@ class DualFrankWolfe(one_solve.StronglyConvex):
 
 
 def vertices_of(problem: ERM) -> Array | None:
-    """Return the vertices of K, (m, p), None if they are not listed or K = {0}."""
+    """Return the vertices of the dual set K, (m, p), None if unlisted or K = {0}."""
     part = norm_part(problem.penalty)
     assert part is not None  # refused
     if part[1] == 0.0:

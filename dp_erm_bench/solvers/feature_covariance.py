@@ -36,18 +36,19 @@ from dp_erm_bench.solvers.work import StepWork, full_gradient, matrix_work
 class FeatureCovariance(FullGradient):
     """Gradient descent preconditioned by X'X, which is published once (DP-FC).
 
-    A step is w - step Q Q' g, where Q Q' = (A H / n + l2 I)^-1. A is X'X with noise of
-    deviation s, its eigenvalues raised to ``floor`` s sqrt(p). H is the loss's
-    smoothness. So Q Q' is no larger than the inverse of any Hessian, apart from noise,
-    and steps of length 1 without noise never raise the objective. g is a noisy mean of
-    clipped gradients, including the penalty's.
+    A step is w - step Q Q' g, where Q Q' = (A H / n + l2 I)^-1. A is X'X plus noise of
+    standard deviation s, with eigenvalues raised to at least ``floor`` s sqrt(p). H is
+    the smoothness constant of the loss. So Q Q' is no larger than the inverse of any
+    Hessian, apart from noise, and steps of length 1 without noise never raise the
+    objective. g is the noisy mean of clipped gradients plus the penalty's gradient.
 
-    ``clip_in=euclidean`` (the paper's) clips gradients to C in the Euclidean norm, and
-    adds noise before the scaling. ``clip_in=covariance`` (ours) clips Q'g_i to C and
-    adds noise after it. Q follows from what was published. Given it, a sum of vectors
-    of norm at most C changes by ``adjacency.of_sum(C)`` as usual. Without a threshold,
-    C is G R |Q| >= norm2(Q'g_i), which no record exceeds. This C is known only after A
-    is published, so the sum is published in units of C, with sensitivity of_sum(1).
+    ``clip_in=euclidean`` (as in the paper) clips gradients to C in the Euclidean norm
+    and adds noise before scaling by Q. ``clip_in=covariance`` (our variant) clips
+    Q'g_i to C and adds noise after the scaling. Q is computed from published values.
+    Given Q, a sum of vectors of norm at most C has sensitivity ``adjacency.of_sum(C)``
+    as usual. Without a threshold, C is G R |Q| >= norm2(Q'g_i), which no record
+    exceeds. This C is known only after A is published, so the sum is published in units
+    of C, with sensitivity of_sum(1).
 
     Without noise there is no floor, and a singular A is refused.
 
@@ -77,7 +78,7 @@ class FeatureCovariance(FullGradient):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State linear convergence of the last iterate, in either geometry."""
+        """Yield limits: linear convergence of the last iterate, in either geometry."""
         yield Limit(cls(n_iter=600), gap=1e-9)
         yield Limit(cls(n_iter=600, clip_in="covariance"), gap=1e-9)
 
@@ -89,14 +90,14 @@ class FeatureCovariance(FullGradient):
         return bounds_refusal(problem, self) or matrix_refusal(problem)
 
     def step_work(self, problem: ERM) -> StepWork:
-        """Return the work of a full gradient and a share of the covariance."""
+        """Return the work of a full gradient plus a step's share of the covariance."""
         p, gradient = problem.p, full_gradient(problem, True)
         step = gradient._replace(calls=1.5, draws=p, features=3 * p + p * p)
         once = matrix_work(problem).times(1.0 / max(self.n_iter, 1))
         return step.plus(once)
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield the covariance, and one noisy sum per step, in units of its bound.
+        """Yield the covariance, and one gradient sum per step, in units of its bound.
 
         Parameters
         ----------
@@ -105,7 +106,7 @@ class FeatureCovariance(FullGradient):
         adjacency : Adjacency
             The relation between neighbouring datasets.
         schedule : object
-            What `plan` returned; not used.
+            The result of `plan`; not used.
         """
         # Without steps no covariance is needed.
         once = min(self.n_iter, 1)
@@ -116,7 +117,7 @@ class FeatureCovariance(FullGradient):
         yield from divide_mu([(covariance, self.share), (gradient, 1.0 - self.share)])
 
     def stepper(self, oracle: Oracle, mechanisms: Mechanisms) -> Step:
-        """Return the noisy step; the first one publishes the covariance."""
+        """Return the function that makes a step; its first call publishes X'X."""
         problem, column = oracle.problem, (oracle.batch, 1)
         l2 = problem.penalty.strong_convexity
         charged = np.isfinite(norm_bound(problem, self.clip))
@@ -124,7 +125,7 @@ class FeatureCovariance(FullGradient):
 
         def step(t: int) -> None:
             Q, sums, bound = made()
-            # In units of C the sum is private for any C that is a usual float.
+            # The sum in units of C is private for any C in the usual range of floats.
             C = np.where(charged, np.clip(bound, *USUAL), bound)
             C = np.broadcast_to(C, column)
             unit = np.where(charged, C, 1.0)
@@ -139,10 +140,10 @@ class FeatureCovariance(FullGradient):
     def geometry(
         self, oracle: Oracle, mechanisms: Mechanisms
     ) -> tuple[Array, Callable[[Array], Array], Array]:
-        """Publish the covariance; return Q, a function for clipped sums, and C.
+        """Publish the covariance, and return Q, a function of clipped sums, and C.
 
-        Q has shape (B, p, p). It is 0 if the records are declared to be 0: they move
-        nothing.
+        Q has shape (B, p, p). Q is 0 if the records are declared to be 0, because they
+        then have no effect.
         """
         problem, n, p = oracle.problem, oracle.problem.n, oracle.problem.p
         covariance = mechanisms["covariance"]
@@ -162,6 +163,6 @@ class FeatureCovariance(FullGradient):
         if self.clip_in == "euclidean":
             return Q, oracle.clipped_sum, bound
         if self.clip is None:
-            with np.errstate(over="ignore"):  # a step clips it to a float
+            with np.errstate(over="ignore"):  # a step clips the bound
                 bound = bound * longest
         return Q, Geometry(oracle, Q).clipped_sum, bound

@@ -21,11 +21,12 @@ class FrankWolfe(FullBatch):
     """Differentially private Frank-Wolfe (DP-FW).
 
     Each step publishes only which vertex v of the constraint has the smallest
-    <v, gradient> after noise, and moves a part of the way towards it. After T steps w
+    <v, gradient> after noise, and moves w a part of the way towards v. After T steps, w
     is a mean of the start and of at most T vertices. For l1_ball and simplex, a vertex
-    has one entry other than zero. One record changes <v, gradient> by at most
-    sum_j |v_j| L_j / n (zero_out) or twice that (replace_one), in either direction. An
-    l2 penalty needs no data: it is added to the gradient.
+    has one non-zero entry. Let L_j bound entry j of a record's gradient. One record
+    changes <v, gradient> by at most sum_j |v_j| L_j / n (zero_out) or twice as much
+    (replace_one), in either direction. The gradient of an l2 penalty is added without
+    noise, because it needs no data.
 
     References
     ----------
@@ -60,13 +61,13 @@ class FrankWolfe(FullBatch):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State a gap like 1 / t for decreasing parts, and 1e-5 after 3000 steps."""
+        """Yield the limit: a gap that falls like 1 / t, to 1e-5 after 3000 steps."""
         yield Limit(cls(n_iter=3_000), gap=1e-5, slope=-0.9)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
         """Return why a problem is refused (no vertices, penalty not smooth), or None.
 
-        An l2 penalty is smooth and needs no data: it is added to the gradient.
+        An l2 penalty is accepted, because it is smooth and its gradient needs no data.
         """
         constraint, penalty = problem.constraint, problem.penalty
         if not constraint.vertex_count(problem.p):
@@ -88,19 +89,19 @@ class FrankWolfe(FullBatch):
         adjacency : Adjacency
             The relation between neighbouring datasets.
         schedule : object
-            What `plan` returned; not used.
+            The result of `plan`; not used.
         """
         sizes = problem.constraint.vertex_sizes(entry_bounds(problem, self.clip))
         change = adjacency.of_mean(sizes, problem.n)
         yield SELECTORS[self.noise]("vertex", change, self.n_iter)
 
     def part(self, t: int, batch: int) -> Array:
-        """Return the step size of step t = 0, 1, ..., of shape (B,)."""
+        """Return the step size of each trial in step t = 0, 1, ..., shape (B,)."""
         size = 2.0 / (t + 2.0) if self.parts == "decreasing" else self.step
         return np.broadcast_to(np.ravel(size), (batch,)).astype(np.float64)
 
     def stepper(self, oracle: Oracle, mechanisms: Mechanisms) -> Step:
-        """Return the step of Algorithm 2, towards the selected vertex."""
+        """Return the function that makes a step of Algorithm 2."""
         problem, space = oracle.problem, oracle.problem.constraint
         bound = entry_bounds(problem, self.clip)
         clip = np.array(np.broadcast_to(bound, oracle.w.shape))

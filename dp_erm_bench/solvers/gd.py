@@ -23,10 +23,10 @@ class GD(FullGradient):
 
     Each step publishes the sum of all records' clipped gradients with Gaussian noise.
     The output is the last iterate or the mean of all iterates after the start. With
-    ``mean=projection`` a step follows the projection of the noisy mean on the l1 ball
-    of radius sqrt(s) C, which holds all means of gradients with s entries and norm at
-    most C. This projection costs no privacy, because it reads only the published mean.
-    Each step ends with the projection on the constraint, in which the run starts.
+    ``mean=projection``, a step first projects the noisy mean on the l1 ball of radius
+    sqrt(s) C. This ball contains all means of gradients with s non-zero entries and
+    norm at most C. The projection costs no privacy, because it reads only the published
+    mean. The run starts in the constraint, and each step ends with a projection on it.
 
     References
     ----------
@@ -44,16 +44,16 @@ class GD(FullGradient):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State linear convergence of the last iterate, and 1 / t for the mean."""
+        """Yield limits: linear convergence of the last iterate, 1 / t for the mean."""
         yield Limit(cls(n_iter=300), gap=1e-9)
         yield Limit(cls(n_iter=500, output="average"), gap=1e-2, slope=-0.9)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Return why no step fits both the penalty and the constraint, or None."""
+        """Return why penalty and constraint cannot be combined in a step, or None."""
         return projection_refusal(problem, "gd")
 
     def stepper(self, oracle: Oracle, mechanisms: Mechanisms) -> Step:
-        """Return the noisy proximal gradient step."""
+        """Return the function that makes a noisy proximal gradient step."""
         problem = oracle.problem
         radius = mean_radius(problem, self.clip)
         size = self.step * inverse(np.atleast_2d(problem.smoothness.norm))

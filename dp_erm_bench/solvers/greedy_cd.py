@@ -21,13 +21,15 @@ from dp_erm_bench.solvers.runs import FullBatch, Step, clip_field
 from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 
 ROUNDING = 1.0 + 4e-15
-"""A ratio of sensitivities below this is 1 up to rounding: they are equal."""
+"""Sensitivities whose ratio is below this number are equal up to rounding."""
 SELECTORS = {"gumbel": NoisyMax, "laplace": LaplaceNoisyMax}
 
 
 @dataclass(frozen=True)
 class SelectionRule(ABC):
-    """A greedy rule: scores of coordinates, minus infinity where M_j is 0.
+    """A greedy rule, which scores the coordinates.
+
+    The score is minus infinity if the smoothness constant M_j of a coordinate is 0.
 
     References
     ----------
@@ -39,7 +41,7 @@ class SelectionRule(ABC):
     Attributes
     ----------
     code : int
-        The formula of the score, in ``kernels.selection``.
+        The code of the score's formula in ``kernels.selection``.
     """
 
     code: ClassVar[int]
@@ -66,7 +68,10 @@ class SelectionRule(ABC):
         return out
 
     def lipschitz(self, M: Array, penalty: SeparablePenalty) -> Array:
-        """Return the Lipschitz constant of each score in g_j, in the shape of M."""
+        """Return the Lipschitz constant of each score in g_j, in the shape of M.
+
+        g_j is the derivative of the mean loss in coordinate j.
+        """
         active = M > 0.0
         return np.where(
             active, self._score_slope(np.where(active, M, 1.0), penalty), 0.0
@@ -77,7 +82,7 @@ class SelectionRule(ABC):
 
 
 class SubgradientRule(SelectionRule):
-    """GS-s: the distance of -g_j to the subdifferential, over sqrt(M_j)."""
+    """GS-s: scores are distances from -g_j to the subdifferential, over sqrt(M_j)."""
 
     code: ClassVar[int] = selection.SUBGRADIENT
 
@@ -86,33 +91,34 @@ class SubgradientRule(SelectionRule):
 
 
 class ExcessRule(SubgradientRule):
-    """GS-s without its floor: minus the distance to where the score is positive.
+    """GS-s with a signed distance, negative if -g_j is inside the subdifferential.
 
-    It has the same winner as GS-s wherever a score of GS-s is positive. Where all are
-    zero (the dead zone of an L1 penalty) it has no ties. A tie would reveal about all
-    coordinates at once that their noisy derivatives lie in the dead zone.
+    If some score of GS-s is positive, both rules select the same coordinate. If all
+    scores of GS-s are zero (the dead zone of an L1 penalty), this rule has no ties. A
+    tie would reveal that the noisy derivatives of all coordinates lie in the dead zone.
     """
 
     code: ClassVar[int] = selection.EXCESS
 
 
 class StepRule(SelectionRule):
-    """GS-r: the length of the proximal step, times sqrt(M_j)."""
+    """GS-r: scores are lengths of proximal steps, times sqrt(M_j)."""
 
     code: ClassVar[int] = selection.STEP
 
     def _score_slope(self, M: Array, penalty: SeparablePenalty) -> Array:
-        # The prox of (l2 / 2) w^2 with step 1 / M contracts by 1 + l2 / M, and the
-        # shrinkage before it and the clipping to a box after it do not expand.
+        # The prox of (l2 / 2) w^2 with step 1 / M contracts by the factor 1 + l2 / M.
+        # The soft-threshold before it and the clipping to a box are non-expansive.
         return 1.0 / (np.sqrt(M) * (1.0 + penalty.l2 / M))
 
 
 class DecreaseRule(SelectionRule):
-    """GS-q: sqrt(2 q_j), with q_j the decrease of the quadratic model.
+    """GS-q: scores are sqrt(2 q_j), where q_j is the decrease of the quadratic model.
 
-    q_j itself has no sensitivity that is free of the data, but its root has one. With d
-    the minimiser of the model, q'(g) = -d, and (M + l2) d^2 <= 2 q by strong convexity.
-    Both hold for any convex psi_j that is finite at w_j, including a box.
+    The sensitivity of q_j depends on the data, but that of its square root does not.
+    Let d be the minimiser of the model. Then q'(g) = -d, and (M + l2) d^2 <= 2 q by
+    strong convexity. Both facts hold for any convex psi_j that is finite at w_j,
+    including a box.
     """
 
     code: ClassVar[int] = selection.DECREASE
@@ -132,8 +138,8 @@ RULES: dict[str, SelectionRule] = {
 class GreedyCD(FullBatch):
     """Differentially private greedy coordinate descent.
 
-    Each iteration selects the coordinate with the highest score of a greedy rule, with
-    noise. It then makes a proximal step on this coordinate, with fresh noise on the
+    Each iteration selects the coordinate with the highest noisy score of a greedy rule.
+    It then makes a proximal step on this coordinate, with fresh noise on the
     derivative.
 
     References
@@ -160,12 +166,12 @@ class GreedyCD(FullBatch):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State that every rule reaches the minimum."""
+        """Yield the limit of each greedy rule: it reaches the minimum."""
         for rule in RULES:
             yield Limit(cls(rule=rule, n_iter=400), gap=1e-9)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Return why the privacy of poster noise is not proved here, or None."""
+        """Return why no privacy proof covers noise=poster on a problem, or None."""
         if self.noise != "poster":
             return None
         if problem.smoothness.kind == "private":
@@ -190,12 +196,12 @@ class GreedyCD(FullBatch):
     def printed_form(self) -> Solver:
         """Return the variant with Laplace noise, for which the constant is printed.
 
-        ``noise=auto`` becomes the poster's selection.
+        ``noise=auto`` becomes ``noise=poster``.
 
         Raises
         ------
         Unsupported
-            For Gumbel noise.
+            If the noise is Gumbel noise.
         """
         if self.noise == "gumbel":
             raise Unsupported(
@@ -207,14 +213,14 @@ class GreedyCD(FullBatch):
     def greedy_rule(self) -> SelectionRule:
         """Return the rule that scores the coordinates.
 
-        With noise on the gradient, ties of GS-s would have positive probability, and no
-        proof covers them.
+        With noise on the gradient (``noise=poster``), ties of GS-s would have positive
+        probability, and no proof covers ties. `ExcessRule` then replaces GS-s.
         """
         inside = self.noise == "poster" and self.rule == "GS-s"
         return ExcessRule() if inside else RULES[self.rule]
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield a selection and a measured derivative per iteration.
+        """Yield the releases of each iteration: a selection and a noisy derivative.
 
         Parameters
         ----------
@@ -223,7 +229,7 @@ class GreedyCD(FullBatch):
         adjacency : Adjacency
             The relation between neighbouring datasets.
         schedule : object
-            What `plan` returned; not used.
+            The result of `plan`; not used.
         """
         bound = coordinate_bounds(problem, self.clip)
         change = adjacency.of_mean(bound, problem.n)
@@ -239,7 +245,7 @@ class GreedyCD(FullBatch):
         yield Laplace("measure", change, self.n_iter)
 
     def stepper(self, oracle: Oracle, mechanisms: Mechanisms) -> Step:
-        """Return the iteration of Algorithm 1."""
+        """Return the function that makes an iteration of Algorithm 1."""
         problem, full = oracle.problem, oracle.w.shape
         rule, penalty = self.greedy_rule(), problem.separable
         M = problem.smoothness.columns
@@ -261,7 +267,8 @@ class GreedyCD(FullBatch):
 def _spread_of_scores(scores: Array) -> float:
     """Return the ratio of the largest to the smallest positive score sensitivity.
 
-    It is rounded upwards, so that thresholds with the same ratios get the same noise.
+    The ratio is rounded upwards, so that thresholds with the same ratios get the same
+    noise.
     """
     positive = np.where(scores > 0.0, scores, np.nan)
     if np.isnan(positive).all() or not np.isfinite(scores).all():

@@ -32,12 +32,12 @@ class MeanSolver(SingleAnswer):
     batchable: ClassVar[bool] = True
 
     def step_work(self, problem: MeanEstimation) -> StepWork:
-        """Return the work of noise on each coordinate and of some passes over them."""
+        """Return the work of noise and of ten elementwise operations per coordinate."""
         p = problem.p
         return StepWork(calls=1.0, walked=problem.entries, draws=p, features=10.0 * p)
 
     def noisy_mean(self, oracle: BaseOracle, mechanisms: Mechanisms) -> Array:
-        """Return the mean plus the noise of each trial, (B, p)."""
+        """Return the mean of the records plus the noise of each trial, (B, p)."""
         mean = np.broadcast_to(oracle.problem.mean, oracle.w.shape)
         noisy: Array = mechanisms["mean"](mean)
         return noisy
@@ -75,7 +75,7 @@ class MeanNoise(MeanSolver):
         adjacency : Adjacency
             The relation between neighbouring datasets.
         schedule : object
-            What `plan` returned; not used.
+            The result of `plan`; not used.
         """
         if self.noise == "laplace":
             change = adjacency.of_mean(problem.l1_radius, problem.n)
@@ -95,6 +95,6 @@ class MeanNoise(MeanSolver):
         mechanisms : Mechanisms
             The declared releases with their noise, by name.
         schedule : object
-            What `plan` returned; not used.
+            The result of `plan`; not used.
         """
         return self.noisy_mean(oracle, mechanisms)

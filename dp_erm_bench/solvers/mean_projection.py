@@ -1,4 +1,4 @@
-"""The noisy mean, projected on the l1 ball that holds the mean."""
+"""The noisy mean, projected on an l1 ball that contains the exact mean."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +15,8 @@ class MeanProjection(MeanNoise):
     """The projection mechanism: the noisy mean, projected on an l1 ball.
 
     The mean of s-sparse records of norm2 at most L is in the l1 ball of radius
-    L sqrt(s). The projection of the noisy mean on this ball costs no privacy. It is
-    never farther from the mean than the noisy mean itself.
+    L sqrt(s). Projecting the noisy mean on this ball costs no privacy. The projection
+    is never farther from the exact mean than the noisy mean is.
 
     References
     ----------
@@ -27,7 +27,7 @@ class MeanProjection(MeanNoise):
     def answer(
         self, oracle: BaseOracle, mechanisms: Mechanisms, schedule: Any
     ) -> Array:
-        """Return the projections of the noisy means.
+        """Return the noisy means, projected on the l1 ball.
 
         Parameters
         ----------
@@ -36,7 +36,7 @@ class MeanProjection(MeanNoise):
         mechanisms : Mechanisms
             The declared releases with their noise, by name.
         schedule : object
-            What `plan` returned; not used.
+            The result of `plan`; not used.
         """
         noisy = self.noisy_mean(oracle, mechanisms)
         for w in noisy:

@@ -26,8 +26,9 @@ class MeanSketch(MeanSolver):
     """Gaussian l1-recovery: compressed sensing of the mean.
 
     The mechanism publishes a random m x p matrix A and b = A mean + noise. The answer
-    is the z of least l1 norm with A z = b, found by linear programming. If its norm2 is
-    above 2 L, the answer is 0.
+    is the vector z of smallest l1 norm with A z = b, found by linear programming. If
+    norm2(z) is above 2 L, where L is the bound on the norm of a record, the answer is
+    0.
 
     References
     ----------
@@ -52,7 +53,11 @@ class MeanSketch(MeanSolver):
     )
 
     def sketch_length(self, problem: MeanEstimation) -> int:
-        """Return m: ``rows`` if given, else from ``factor``, but at least 10."""
+        """Return the number of rows m of the sketch.
+
+        It is ``rows`` if given. Otherwise it is computed from ``factor`` and is at
+        least 10.
+        """
         if self.rows is not None:
             return self.rows
         sparsity = problem.nonzeros * math.log(max(problem.p / problem.nonzeros, 2.0))
@@ -92,7 +97,7 @@ class MeanSketch(MeanSolver):
         adjacency : Adjacency
             The relation between neighbouring datasets.
         schedule : object
-            What `plan` returned; not used.
+            The result of `plan`; not used.
         """
         change = adjacency.of_mean(problem.radius, problem.n)
         yield SketchedGaussian("sketch", change, 1, rows=self.sketch_length(problem))
@@ -100,7 +105,7 @@ class MeanSketch(MeanSolver):
     def answer(
         self, oracle: BaseOracle, mechanisms: Mechanisms, schedule: Any
     ) -> Array:
-        """Return the decoded sketch, (1, p), as the answer.
+        """Return the answer, which is the vector decoded from the sketch, (1, p).
 
         Parameters
         ----------
@@ -109,7 +114,7 @@ class MeanSketch(MeanSolver):
         mechanisms : Mechanisms
             The declared releases with their noise, by name.
         schedule : object
-            What `plan` returned; not used.
+            The result of `plan`; not used.
         """
         problem = oracle.problem
         (published,) = mechanisms["sketch"](problem.mean[None, :])
@@ -119,7 +124,7 @@ class MeanSketch(MeanSolver):
 
 
 def basis_pursuit(A: Array, b: Array) -> Array:
-    """Return a z of least norm1 with A z = b, or zeros if none is found.
+    """Return a vector z of smallest norm1 with A z = b, or zeros if none is found.
 
     Parameters
     ----------
@@ -133,10 +138,10 @@ def basis_pursuit(A: Array, b: Array) -> Array:
     Chen, Donoho, Saunders, "Atomic decomposition by basis pursuit", SIAM Review 2001;
     solved by HiGHS (Huangfu, Hall, 2018).
     """
-    # Not at the top: it takes long to import.
+    # Imported here because the import is slow.
     from scipy.optimize import linprog
 
-    size = float(np.abs(b).max()) or 1.0  # tolerances of a programme are absolute
+    size = float(np.abs(b).max()) or 1.0  # the solver's tolerances are absolute
     both = np.hstack([A, -A])
     found = linprog(np.ones(both.shape[1]), A_eq=both, b_eq=b / size, method="highs")
     if found.x is None:

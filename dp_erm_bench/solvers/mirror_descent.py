@@ -20,10 +20,10 @@ class MirrorDescent(FullGradient):
     """Differentially private mirror descent.
 
     Each step publishes the sum of all records' clipped gradients with Gaussian noise
-    and moves in the dual space of a potential: the entropy on the simplex; on the L1
-    ball the entropy of the 2 p weights of its vertices (EG+-); on the whole space
-    norm_q(w)^2 / 2 with q = 1 + 1 / log p. An l2 penalty needs no data: it is added to
-    the gradient.
+    and moves in the dual space of a potential. The potential is the entropy on the
+    simplex, and the entropy of the 2 p weights of the vertices on the L1 ball (EG+-).
+    On the whole space it is norm_q(w)^2 / 2 with q = 1 + 1 / log p. The gradient of an
+    l2 penalty is added without noise, because it needs no data.
 
     References
     ----------
@@ -41,7 +41,7 @@ class MirrorDescent(FullGradient):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State 1 / t for the mean of the iterates; the last iterate is no worse."""
+        """Yield limits: 1 / t for the mean iterate, and no worse for the last one."""
         yield Limit(cls(n_iter=1_500, output="average"), gap=5e-2, slope=-0.9)
         yield Limit(cls(n_iter=1_500), gap=5e-3)
 
@@ -60,7 +60,7 @@ class MirrorDescent(FullGradient):
         return None
 
     def stepper(self, oracle: Oracle, mechanisms: Mechanisms) -> Step:
-        """Return the step in the dual space."""
+        """Return the function that makes a step in the dual space."""
         problem = oracle.problem
         mirror = MAPS[problem.constraint.name](problem, oracle.w)
         size = self.step * inverse(smoothness_in_l1(problem))
@@ -74,22 +74,22 @@ class MirrorDescent(FullGradient):
 
 
 def smoothness_in_l1(problem: ERM) -> Array:
-    """Return the smoothness of F in the L1 norm, (1 or B, 1).
+    """Return a bound on the smoothness of F in the L1 norm, (1 or B, 1).
 
-    It bounds the largest entry of the Hessian: |H_jk| <= sqrt(H_jj H_kk) <= max_j M_j,
-    plus l2.
+    The bound is max_j M_j + l2. It bounds the largest entry of the Hessian, because
+    |H_jk| <= sqrt(H_jj H_kk) <= max_j M_j for the loss, and the penalty adds l2.
     """
     M = np.atleast_2d(problem.smoothness.columns)
     return np.asarray(M.max(axis=1, keepdims=True) + problem.penalty.strong_convexity)
 
 
 class Mirror(ABC):
-    """The dual variables of a potential, and the mirror step in them.
+    """The dual variables of a potential, and the mirror step on these variables.
 
     Parameters
     ----------
     problem : ERM
-        Its constraint gives the radius.
+        The problem, whose constraint determines the radius.
     w : array of shape (B, p)
         The start.
     """
@@ -98,15 +98,15 @@ class Mirror(ABC):
         self.radius, self.dual = problem.constraint.radius, self.start(w)
 
     def step(self, g: Array, size: Array) -> Array:
-        """Return argmin_u <size g, u> + B(u, w) for the Bregman divergence B."""
+        """Return argmin_u <size g, u> + B(u, w), where B is the Bregman divergence."""
         self.dual -= size * self.pull_gradient(g)
-        # As many rows at once as caches hold.
+        # As many rows at once as fit in caches.
         rows = max(1, CHUNK // self.dual.shape[1])
         parts = range(0, len(self.dual), rows)
         return np.concatenate([self.primal(self.dual[i : i + rows]) for i in parts])
 
     def start(self, w: Array) -> Array:
-        """Return the dual variables of the start, (B, p): zeros.
+        """Return the initial dual variables, which are zeros, (B, p).
 
         They correspond to the centre of the simplex, or to w = 0.
         """
@@ -114,38 +114,39 @@ class Mirror(ABC):
 
     @abstractmethod
     def pull_gradient(self, g: Array) -> Array:
-        """Return the gradient in the dual space."""
+        """Return the gradient, scaled for the step in the dual space."""
 
     @abstractmethod
     def primal(self, dual: Array) -> Array:
-        """Return the iterates of dual variables, both (B, p)."""
+        """Return the iterates that correspond to dual variables, both (B, p)."""
 
 
 class Entropy(Mirror):
-    """Phi = radius sum_j w_j log w_j on the simplex: weights radius softmax(dual).
+    """The entropy Phi = radius sum_j w_j log w_j on the simplex.
 
-    It is 1-strongly convex in the L1 norm on the set (Pinsker), as the others are.
+    The iterate is radius softmax(dual). Phi is 1-strongly convex in the L1 norm on the
+    set (Pinsker), as the other potentials are after scaling.
     """
 
     def pull_gradient(self, g: Array) -> Array:
-        """Return the gradient over the radius, which is a factor of the potential."""
+        """Return the gradient divided by the radius, a factor of the potential."""
         return g / self.radius
 
     def primal(self, dual: Array) -> Array:
-        """Return radius softmax(dual), without overflow."""
+        """Return the iterates radius softmax(dual), without overflow."""
         weights: Array = softmax(dual, axis=1)
         return self.radius * weights
 
 
 class SignedEntropy(Entropy):
-    """EG+-: w = u - v for the weights (u, v) of the 2 p vertices of the L1 ball.
+    """EG+-: w is u - v for weights (u, v) of the 2 p vertices of the L1 ball.
 
     The dual variables of v are those of u with opposite signs, so only those of u are
     kept.
     """
 
     def primal(self, dual: Array) -> Array:
-        """Return radius sinh(dual) / sum cosh(dual), without overflow."""
+        """Return the iterates radius sinh(dual) / sum cosh(dual), without overflow."""
         size = np.abs(dual)
         weights = np.exp(size - size.max(axis=1, keepdims=True))
         # -|u - v| and u + v, over exp(max), without cancellation.
@@ -156,12 +157,12 @@ class SignedEntropy(Entropy):
 
 
 class PNorm(Mirror):
-    """Phi = norm_q(w)^2 / 2 on the whole space, q = 1 + 1 / log p.
+    """The potential Phi = norm_q(w)^2 / 2 on the whole space, with q = 1 + 1 / log p.
 
-    The link is dual_j = sign(w_j) |w_j|^(q - 1) / norm_q(w)^(q - 2), and its inverse is
-    the same with the conjugate exponent. Phi is (q - 1)-strongly convex in norm_q
-    (Shalev-Shwartz 2007, Lemma 17) and norm_1 <= p^(1 - 1/q) norm_q <= e norm_q, so
-    steps are (q - 1) / e^2 of those for a modulus of 1.
+    The link is dual_j = sign(w_j) |w_j|^(q - 1) / norm_q(w)^(q - 2), and its inverse
+    has the same form with the conjugate exponent. Phi is (q - 1)-strongly convex in
+    norm_q (Shalev-Shwartz 2007, Lemma 17), and norm_1 <= p^(1 - 1/q) norm_q
+    <= e norm_q. So steps are (q - 1) / e^2 times those for a modulus of 1.
     """
 
     def __init__(self, problem: ERM, w: Array) -> None:
@@ -173,7 +174,7 @@ class PNorm(Mirror):
         return (self.q - 1.0) / math.e**2 * g
 
     def primal(self, dual: Array) -> Array:
-        """Return the inverse link of the dual variables."""
+        """Return the iterates, the inverse link of the dual variables."""
         conjugate = self.q / (self.q - 1.0)
         size = np.abs(dual)
         largest = size.max(axis=1, keepdims=True)

@@ -33,33 +33,35 @@ from dp_erm_bench.solvers.terms import ERM, Adjacency, Gaussian, Mechanisms, Ora
 from dp_erm_bench.solvers.work import StepWork, full_gradient, matrix_work
 
 TRACE = 0.1
-"""The trace's share of what noise=direction spends on curvature."""
+"""The trace's share of the budget that noise=direction spends on curvature."""
 
 LEAST = 1e-8
-"""The least floor of noise=direction over M. With it the exact matrix is never
-singular, which a refusal would reveal, and the solution is far more precise than what a
-record moves."""
+"""The smallest floor of noise=direction, in units of M. With this floor the exact
+matrix is never singular, so no refusal can reveal that it is. The numerical error of
+the solution is also far smaller than the change that one record makes."""
 
 
 @dataclass(frozen=True)
 class Newton(FullBatch):
-    """Noisy Newton steps w - step (H + l0 I + l2 I)^-1 g, with a floor l0 under H.
+    """Noisy Newton steps w - step (H + l0 I + l2 I)^-1 g, with a floor l0 for H.
 
     H = (1/n) sum_i q_i x_i x_i', where q_i is the loss's second derivative. With
-    ``curvature=bound`` it is the curvature of a parabola that lies above the loss: then
-    steps of length 1 without noise never raise the objective. g is the noisy mean of
-    clipped gradients, including the penalty's. ``lift=add`` adds l0 to all eigenvalues
-    of H, after raising those below 0 to 0; ``lift=clip`` raises those below l0 to l0.
+    ``curvature=bound``, q_i is the curvature of a parabola that lies above the loss.
+    Then steps of length 1 without noise never raise the objective. g is the noisy mean
+    of clipped gradients plus the penalty's gradient. ``lift=add`` raises negative
+    eigenvalues of H to 0 and then adds l0 to all eigenvalues. ``lift=clip`` raises
+    eigenvalues below l0 to l0.
 
-    ``noise=hessian`` also publishes H. Its floor is in units of its own noise:
-    floor s sqrt(p) / n for noise of deviation s. ``noise=direction`` does not publish H
-    but only the direction (see `direction_unit`). Its floor is ``floor`` times the cube
-    root of tr(H) (c M / n)^2, for noise of c times the direction's sensitivity. At
-    about that l0, two terms are equal. The noise adds
+    ``noise=hessian`` also publishes H. Its floor l0 is in units of the noise on H:
+    ``floor`` s sqrt(p) / n for noise of standard deviation s on n H.
+    ``noise=direction`` does not publish H but only the direction (see
+    `direction_unit`). Its floor l0 is ``floor`` times the cube root of
+    tr(H) (c M / n)^2, if the noise scale is c times the direction's sensitivity. At
+    about this l0, two errors in the objective are equal. The noise adds
     tr(H) (c M / (n l0^2))^2 |g|^2 / 2 to the objective, and the floor leaves
-    |g|^2 / (8 l0) along eigenvalues of its size. tr(H) is published with noise: its
-    terms q_i |x_i|^2 are in [0, M], M = A R^2, where A is the loss's smoothness. As H
-    is exact here, the floor is at least `LEAST` M.
+    |g|^2 / (8 l0) along eigenvalues of the size of l0. tr(H) is published with noise.
+    Its terms q_i |x_i|^2 are in [0, M] with M = A R^2, where A is the smoothness
+    constant of the loss. H is exact here, so the floor is at least `LEAST` M.
 
     Without noise there is no floor, and a singular matrix is refused.
 
@@ -114,15 +116,16 @@ class Newton(FullBatch):
 
     @property
     def leaks_by(self) -> str:
-        """Return which change of a record leaks most: to "orthogonal" or to "nothing".
+        """Return the change of a record that leaks most, "orthogonal" or "nothing".
 
-        Traces reveal only that a record is missing.
+        The record is replaced by an orthogonal one, or removed. Traces reveal only that
+        a record is missing.
         """
         return "orthogonal" if self.noise == "hessian" else "nothing"
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State linear convergence for curvature=bound, quadratic for the Hessian."""
+        """Yield limits: linear convergence with curvature=bound, else quadratic."""
         yield Limit(cls(n_iter=150, curvature="bound"), gap=1e-9)
         if problem.loss.name in ("squared", "logistic"):
             yield Limit(cls(n_iter=15), gap=1e-9)
@@ -159,7 +162,7 @@ class Newton(FullBatch):
         adjacency : Adjacency
             The relation between neighbouring datasets.
         schedule : object
-            What `plan` returned; not used.
+            The result of `plan`; not used.
         """
         A, T = problem.loss.smoothness, self.n_iter
         change = adjacency.of_sum(norm_bound(problem, self.clip))
@@ -170,13 +173,13 @@ class Newton(FullBatch):
             return
         M = A * record_bound(problem) ** 2
         trace = Gaussian("trace", adjacency.of_sum(M, signed=False), T)
-        # In units of `direction_unit`; see there why sqrt(2) for two records.
+        # In units of `direction_unit`, which explains the factor sqrt(2).
         unit = adjacency.of_sum(1.0, positive=True) if self.lift == "clip" else 1.0
         direction = Gaussian("direction", unit, T), (1.0 - TRACE) * self.share
         yield from divide_mu([gradient, (trace, TRACE * self.share), direction])
 
     def stepper(self, oracle: Oracle, mechanisms: Mechanisms) -> Step:
-        """Return the noisy Newton step."""
+        """Return the function that makes a noisy Newton step."""
         problem, column = oracle.problem, (oracle.batch, 1)
         l2 = problem.penalty.strong_convexity
         clip = np.broadcast_to(norm_bound(problem, self.clip), column)
@@ -196,7 +199,7 @@ class Newton(FullBatch):
         return step
 
     def weights(self, oracle: Oracle) -> Array:
-        """Return the weights q_i at the iterates, in [0, A], (B, n)."""
+        """Return the weight q_i of each record at the iterates, in [0, A], (B, n)."""
         return secants(oracle) if self.curvature == "bound" else curvatures(oracle)
 
     def by_hessian(
@@ -213,7 +216,7 @@ class Newton(FullBatch):
         g : array of shape (B, p)
             The noisy mean gradient.
         last : bool
-            Whether this is the last step, which also predicts the excess: that needs
+            Whether this is the last step, which also predicts the excess from
             eigenvalues.
         """
         n, p, hessian = oracle.problem.n, oracle.problem.p, mechanisms["hessian"]
@@ -229,25 +232,25 @@ class Newton(FullBatch):
     def predicted_excess(
         self, problem: ERM, mechanisms: Mechanisms, noisy: Array, floors: Array
     ) -> Array:
-        """Return what the noise of the last gradient adds to F on average, (B,).
+        """Return the average increase of F due to the last gradient's noise, (B,).
 
-        Let M be the matrix that a step inverts, H + l0 I + l2 I with ``lift=add``. From
-        a w near the minimum w*, a step of length 1 along M^-1 (g + e), e ~ N(0, s^2 I),
-        ends at w* - M^-1 e, apart from what the floor and the noise on H leave of
-        w - w*. To second order, F there is F* + e' M^-1 (H + l2 I) M^-1 e / 2. On
-        average this is tr(M^-2 (H + l2 I)) s^2 / 2 above F*, where s is the deviation
-        of the noise on the mean gradient. The noisy H replaces the exact one. Its
-        eigenvalues below l0, which its noise hides, count as l0. All inputs were
-        published or are public: this is post-processing and costs nothing.
-        docs/table.md says how far it is off.
+        Let M be the matrix that a step inverts, H + l0 I + l2 I with ``lift=add``, and
+        let e ~ N(0, s^2 I) be the noise on the mean gradient. From a point w near the
+        minimiser w*, a step of length 1 along M^-1 (g + e) ends at w* - M^-1 e, apart
+        from the part of w - w* that remains due to the floor and the noise on H. To
+        second order, F at this point is F* + e' M^-1 (H + l2 I) M^-1 e / 2. On average
+        this is tr(M^-2 (H + l2 I)) s^2 / 2 above F*. The noisy H replaces the exact H.
+        Eigenvalues below l0, which the noise hides, count as l0. All inputs were
+        published or are public, so this is post-processing and costs nothing.
+        docs/table.md reports the error of this prediction.
 
-        The result is nan in four cases, where it would be no prediction:
+        The result is nan in four cases, in which it would not be a prediction:
 
         - without noise;
         - if gradients may be clipped (a threshold below the declared bound, or no
-          declared bound), because their mean is then not that of F;
+          declared bound), because their mean is then not the gradient of F;
         - for steps other than 1, which leave a part of the noise of earlier steps;
-        - for ``curvature=bound``, because H is then no second derivative.
+        - for ``curvature=bound``, because H is then not a second derivative.
 
         Parameters
         ----------
@@ -256,9 +259,9 @@ class Newton(FullBatch):
         mechanisms : Mechanisms
             The declared releases with their noise, by name.
         noisy : array of shape (B, p (p + 1) / 2)
-            n H as published, packed.
+            The published n H, packed.
         floors : array of shape (B, 1)
-            l0.
+            The floor l0.
         """
         n, p, l2 = problem.n, problem.p, problem.penalty.strong_convexity
         s, known = mechanisms["gradient"].scale / n, norm_bound(problem, None)
@@ -271,7 +274,7 @@ class Newton(FullBatch):
             values = linalg.eigvalsh(matrix, check_finite=False)
             floor = float(floors[b, 0])
             M = lift_eigenvalues(values, floor, self.lift) + l2
-            # The squares of M and s may overflow or vanish, their quotients do not.
+            # The squares of M and s may overflow or vanish; their quotients do not.
             parts = (lift_eigenvalues(values, floor) + l2) / M * (s[b] / M)
             out[b] = 0.5 * float(s[b, 0] * parts.sum())
         return out
@@ -294,11 +297,11 @@ class Newton(FullBatch):
         trace, direction = mechanisms["trace"], mechanisms["direction"]
         q = self.weights(oracle)
         noisy = trace(q @ np.square(problem.dataset.row_norms))[:, None]
-        # In units of M, because its cube may overflow or vanish.
+        # In units of M, because the cube of M may overflow or vanish.
         positive = np.maximum(noisy, trace.scale) / (n * M)
         floors = self.floor * np.cbrt(positive * np.square(direction.scale / n))
         floors = M * np.where(direction.scale > 0.0, np.maximum(floors, LEAST), 0.0)
-        # Of norm at most 1, which quotients of the smallest floats may exceed.
+        # The norm must be at most 1, which a plain quotient of tiny floats may exceed.
         length = norm2(g, axis=-1, keepdims=True)
         along = g / np.maximum(length, USUAL[0])
         exact = outer_products(oracle, q) / n
@@ -309,35 +312,36 @@ class Newton(FullBatch):
         return np.asarray(answer * unit * length * (record_bound(problem) > 0.0))
 
     def direction_unit(self, problem: ERM, floors: Array, M: float) -> Array:
-        """Return how far a record moves (H + l0 I + l2 I)^-1 u, u published, |u| = 1.
+        """Return how far a record moves (H + l0 I + l2 I)^-1 u for a published unit u.
 
         Let l = l0 + l2 with l0 published, and A = n (H + l I) = B + s. B is the part of
-        the other records, with B >= b I and b = n l. s = q xx' is that of the one
-        record, with 0 <= q |x|^2 <= M.
+        the other records, with B >= b I and b = n l. The part of the one record is
+        s = q xx', with 0 <= q |x|^2 <= M.
 
         *lift=add.* By Sherman and Morrison, B^-1 - A^-1 = q B^-1 xx' B^-1 / (1 + t)
         with t = q x'B^-1 x <= M / b. This matrix is positive semidefinite and of rank
         one. So its norm is its trace q |B^-1 x|^2 / (1 + t)
         <= (1/b) t / (1 + t) <= M / (b (b + M)), as |B^-1 x|^2 <= x'B^-1 x / b. Under
-        ``zero_out`` this is how far the inverse moves. Under ``replace_one`` it moves
-        by the difference of two such matrices, P - P'. This is no more, as
-        -|P'| I <= P - P' <= |P| I. Times n it is M / (n l^2 + M l) in both cases. It is
-        reached if all other records are 0 along x, |x| = R and u = x / R.
+        ``zero_out``, the inverse moves by at most this norm. Under ``replace_one``, the
+        inverse moves by the difference P - P' of two such matrices. The bound on the
+        norm is the same, because -|P'| I <= P - P' <= |P| I. Times n, the bound is
+        M / (n l^2 + M l) in both cases. It is reached if all other records are 0 along
+        x, |x| = R and u = x / R.
 
         *lift=clip.* The matrix is f(H) with f(h) = 1 / (max(h, l0) + l2), and
-        |f(h) - f(h')| <= |h - h'| / l^2. In bases of eigenvectors v, v' of both
-        matrices, norm_F(f(H) - f(H'))^2 = sum |f(h) - f(h')|^2 <v, v'>^2. This is at
-        most sum |h - h'|^2 <v, v'>^2 / l^4 = norm_F(H - H')^2 / l^4. Now norm_F(H - H')
-        is at most M / n under ``zero_out`` and sqrt(2) M / n under ``replace_one``
-        (`outer_change`). So the unit is M / (n l^2), and the sensitivity is 1 or
-        sqrt(2).
+        |f(h) - f(h')| <= |h - h'| / l^2. Let v, v' be eigenvectors of both matrices,
+        which form bases. Then norm_F(f(H) - f(H'))^2 = sum |f(h) - f(h')|^2 <v, v'>^2.
+        This is at most sum |h - h'|^2 <v, v'>^2 / l^4 = norm_F(H - H')^2 / l^4, and
+        norm_F(H - H') is at most M / n under ``zero_out`` and sqrt(2) M / n under
+        ``replace_one`` (`outer_change`). So the unit is M / (n l^2), and the
+        sensitivity is 1 or sqrt(2) units.
 
         Parameters
         ----------
         problem : ERM
-            Its n and the modulus l2 of its penalty are used.
+            The problem with n records and the modulus l2 of its penalty.
         floors : array of shape (B, 1)
-            l0.
+            The floor l0.
         M : float
             Bound on q |x|^2 for every record.
         """
@@ -352,7 +356,8 @@ class Newton(FullBatch):
     ) -> Array:
         """Return the solutions of the lifted systems of all trials, (B, p).
 
-        They are 0 if the records are declared to be 0: there is nothing to learn.
+        The solutions are 0 if the records are declared to be 0, because there is then
+        nothing to learn.
 
         Parameters
         ----------
@@ -363,7 +368,7 @@ class Newton(FullBatch):
         g : array of shape (B, p)
             The right-hand sides.
         floors : array of shape (B, 1)
-            l0.
+            The floor l0.
         """
         out, l2 = np.zeros_like(g), oracle.problem.penalty.strong_convexity
         floors = np.broadcast_to(floors, (len(g), 1))

@@ -16,20 +16,21 @@ from dp_erm_bench.solvers.bounds import norm_bound
 from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 
 WEIGHTS = {"gaussian": 32.0, "gamma": 256.0}
-"""Weight W of the noise on the answer. Normal noise adds a part 1/W^2 to the square of
-the privacy cost, pure noise a part 1/W to epsilon: z grows by 0.05 % or 0.4 %."""
+"""Weight W of the noise on the answer. Gaussian noise adds a fraction 1/W^2 to the
+square of the privacy cost, and gamma noise a fraction 1/W to epsilon. The noise
+multiplier grows by 0.05 % or 0.4 %."""
 # Noise on a zero entry of the minimiser exceeds this once in 5e8 entries.
 DEVIATIONS = 6.0
 
 
 @dataclass(frozen=True)
 class PerturbedObjective(one_solve.OneSolve):
-    """Methods that publish a point near the minimiser of F(w) + b.w / n, with secret b.
+    """A method that publishes a point near the minimiser of F(w) + b.w / n, b secret.
 
-    The derivation and its constants are in ``releases.objective_gaussian``. They are
-    the sensitivity of the gradient of the sum, log(1 + beta / ridge) for the curvature,
-    and the noise that covers the distance to the minimiser. Here beta = H R_2^2, and
-    the ridge is that of the sum, n (l2 + ridge).
+    The derivation is in ``releases.objective_gaussian``. It depends on the sensitivity
+    of the gradient of the sum, on log(1 + beta / ridge) for the curvature, and on the
+    noise that covers the distance to the minimiser. Here beta = H R_2^2, and the ridge
+    in this logarithm is that of the sum, n (l2 + ``ridge``).
     """
 
     any_penalty: ClassVar[bool] = True
@@ -39,17 +40,17 @@ class PerturbedObjective(one_solve.OneSolve):
     }
 
     def curvature(self, problem: ERM) -> float:
-        """Return log(1 + beta / ridge) on the scale of the sum, from declared bounds.
+        """Return the curvature term log(1 + beta / ridge), on the scale of the sum.
 
-        It is 0 without bounds: then the sensitivity is infinite, and the problem is
-        refused.
+        beta is computed from declared bounds. Without them the term is 0, but the
+        sensitivity is infinite, and the problem is refused.
         """
         return math.log1p(
             problem.record_smoothness / (problem.n * self.modulus(problem))
         )
 
     def exact(self, problem: ERM, adjacency: Adjacency) -> ObjectiveGaussian:
-        """Return the release of the minimiser of an objective with normal noise."""
+        """Return the release of the minimiser of an objective with Gaussian noise."""
         return ObjectiveGaussian(
             "objective",
             adjacency.of_sum(norm_bound(problem, None)),
@@ -60,7 +61,7 @@ class PerturbedObjective(one_solve.OneSolve):
         )
 
     def near(self, oracle: Oracle, mechanisms: Mechanisms, distance: float) -> Array:
-        """Return a point within a distance of the minimiser, plus noise to cover it.
+        """Return a point near the minimiser, plus noise that covers the distance.
 
         Parameters
         ----------
@@ -82,12 +83,12 @@ class PerturbedObjective(one_solve.OneSolve):
 class ObjectivePerturbation(PerturbedObjective):
     """Objective perturbation: the minimiser of F(w) + b.w / n, with secret noise b.
 
-    The proof of the papers is for the exact minimiser. The computed point is within
-    ``tolerance`` of it, and noise of sensitivity 2 tolerance covers the rest. If the
-    penalty has an L1 part or is a structured norm, entries that this noise alone
-    explains are published as zeros. The noisy point is projected on the constraint or
-    on the penalty's box. With postprocess=prox, the prox of the penalty's norm comes
-    first. These last steps cost no privacy.
+    The proofs in the papers are for the exact minimiser. The computed point is within
+    ``tolerance`` of the minimiser, and noise for a sensitivity of 2 tolerance covers
+    the difference. If the penalty has an L1 part or is a structured norm, entries that
+    this noise alone could explain are published as zeros. The noisy point is projected
+    on the constraint or on the penalty's box. With postprocess=prox, the prox of the
+    penalty's norm is applied first. These last steps cost no privacy.
 
     References
     ----------
@@ -108,7 +109,7 @@ class ObjectivePerturbation(PerturbedObjective):
         return "kifer2012" if self.noise == "gaussian" else "chaudhuri2011"
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield the exact minimiser, as if published, and the point near it.
+        """Yield two releases: the exact minimiser, as if published, and a noisy point.
 
         Parameters
         ----------
@@ -117,7 +118,7 @@ class ObjectivePerturbation(PerturbedObjective):
         adjacency : Adjacency
             The relation between neighbouring datasets.
         schedule : object
-            What `plan` returned; not used.
+            The result of `plan`; not used.
         """
         if self.noise == "gamma":
             change = adjacency.of_sum(norm_bound(problem, None))
@@ -138,7 +139,7 @@ class ObjectivePerturbation(PerturbedObjective):
         mechanisms : Mechanisms
             The declared releases with their noise, by name.
         schedule : object
-            What `plan` returned; not used.
+            The result of `plan`; not used.
         """
         problem = oracle.problem
         w = self.near(oracle, mechanisms, self.tolerance)

@@ -26,23 +26,24 @@ class OnePassSGD(Iterative):
     """One-pass noisy stochastic subgradient descent for losses that need not be smooth.
 
     Records are drawn with replacement until m = ceil(n / 2) different ones have been
-    drawn. A record that comes again is not read, and its step adds only noise:
+    drawn. A step on a record that is drawn for the first time is fresh. A record that
+    is drawn again is not read, and its step adds only noise:
 
         w <- Pi(w - eta (g + xi)),  g the clipped subgradient of a fresh record, or 0
 
     The output is the mean of the iterates before the m fresh steps. The fresh records
     are the first m of a uniform random order, which is secret. The number of noise
-    steps between two fresh ones is geometric, whatever the records are. So these
-    numbers are drawn as the public schedule. An iteration is a fresh step with the
-    noise steps before it.
+    steps between two fresh steps is geometric and does not depend on the records. So
+    these numbers are drawn as the public schedule. An iteration is a fresh step with
+    the noise steps before it.
 
-    With subgradients of norm at most L, the noise scale s, R = ``radius`` and tau
-    steps, eta is ``step`` R / sqrt(m L^2 + E[tau] p s^2). At step = 1 the population
-    risk satisfies E F(w) - F(u) <= (1/m) R sqrt(m L^2 + E[tau] p s^2) for
-    norm2(u - w_1) <= R (online mirror descent). The printed step size
-    D / (sqrt(n) (L + s sqrt(p))) is of this order. A penalty is a proximal step after
-    each fresh one. Privacy does not need the noise steps: ``noise_only=off`` leaves
-    them out.
+    Let subgradients have norm at most L, let s be the noise scale, R = ``radius``, and
+    tau the number of steps. Then eta is ``step`` R / sqrt(m L^2 + E[tau] p s^2). At
+    step = 1 the population risk satisfies
+    E F(w) - F(u) <= (1/m) R sqrt(m L^2 + E[tau] p s^2) for norm2(u - w_1) <= R (online
+    mirror descent). The printed step size D / (sqrt(n) (L + s sqrt(p))) is of this
+    order. A proximal step for the penalty follows each fresh step. Privacy does not
+    need the noise steps, and ``noise_only=off`` omits them.
 
     References
     ----------
@@ -96,11 +97,11 @@ class OnePassSGD(Iterative):
         return "arora2020"
 
     def printed_form(self) -> "OnePassSGD":
-        """Return the paper's variant."""
+        """Return the variant that the paper describes."""
         return replace(self, noise_only="on", order="secret", mirror="euclidean")
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Return why the mirror map has no step for a problem, or None."""
+        """Return why the chosen mirror map does not apply to a problem, or None."""
         if self.mirror == "euclidean":
             return projection_refusal(problem, "one_pass_sgd", compiled=True)
         if problem.constraint.bounded or not problem.penalty.quadratic:
@@ -113,7 +114,7 @@ class OnePassSGD(Iterative):
         return half if self.n_iter is None else min(self.n_iter, half)
 
     def passes_at(self, problem: ERM, iteration: int) -> float:
-        """Return the passes over the n records."""
+        """Return the number of passes over the n records."""
         return iteration / problem.n
 
     def step_work(self, problem: ERM) -> StepWork:
@@ -140,7 +141,7 @@ class OnePassSGD(Iterative):
         return waits
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield the noisy subgradients of one pass, and the noise between them.
+        """Yield one release: the noisy subgradients of one pass, and the noise steps.
 
         Parameters
         ----------
@@ -172,10 +173,10 @@ class OnePassSGD(Iterative):
         return state(oracle, mechanisms, self, schedule[0])
 
     def step_size(self, problem: ERM, noise: float) -> float:
-        """Return eta for noise of a given scale.
+        """Return the step size eta for noise of a given scale.
 
-        Without a bound L, the root mean square of the gradients' norms at zero replaces
-        it, and the noise counts as 0.
+        Without a bound L on subgradients, the root mean square of the gradients' norms
+        at w = 0 replaces L, and the noise counts as 0.
         """
         bound = float(np.ravel(norm_bound(problem, self.clip))[0])
         if math.isinf(bound):
@@ -189,7 +190,7 @@ class OnePassSGD(Iterative):
 
 
 class OnePassState(State):
-    """The state of a trial, with the noise steps before each fresh one in ``waits``."""
+    """The state of a trial, with the number of noise steps before each fresh step."""
 
     def __init__(
         self, oracle: Oracle, mechanisms: Mechanisms, solver: OnePassSGD, waits: Indices
@@ -225,7 +226,7 @@ class OnePassState(State):
         self.done += k
 
     def make_step(self, fresh: bool) -> None:
-        """Make one step, fresh or of noise, equal to that of the compiled code."""
+        """Make one fresh step or noise step, with the result of the compiled code."""
         oracle, problem = self.oracle, self.oracle.problem
         moved = oracle.w - self.size * self.noisy(fresh)
         prox = problem.penalty.prox
@@ -233,7 +234,7 @@ class OnePassState(State):
         oracle.move_to(problem.constraint.project(moved))
 
     def noisy(self, fresh: bool) -> Array:
-        """Publish the subgradient of the next record, or zero, with noise, (1, p)."""
+        """Publish the next record's subgradient, or zero, plus noise, (1, p)."""
         oracle, gradient = self.oracle, np.zeros(self.total.size)
         if fresh:
             self.total += oracle.w[0]
@@ -242,7 +243,7 @@ class OnePassState(State):
         return np.asarray(self.gradient(gradient[None]))
 
     def make_steps(self, fresh: NDArray[np.bool_]) -> None:
-        """Make some steps in compiled code, where noise steps have empty batches."""
+        """Make the given steps in compiled code; noise steps have empty batches."""
         noise = self.gradient.take_vectors(fresh.size, self.total.size)[0]
         records = self.gradient.next_records(0, int(fresh.sum()))
         batches = records, np.concatenate([[0], np.cumsum(fresh)])
@@ -263,7 +264,7 @@ class PNormState(OnePassState):
         self.map.q = float(np.ravel(solver.power)[0])
 
     def make_step(self, fresh: bool) -> None:
-        """Make one step in the dual space; an l2 penalty is a part of the gradient."""
+        """Make one step in the dual space, with the gradient of an l2 penalty."""
         oracle, noisy = self.oracle, self.noisy(fresh)
         if fresh:
             noisy = noisy + oracle.problem.penalty.strong_convexity * oracle.w
@@ -271,8 +272,8 @@ class PNormState(OnePassState):
 
 
 class Potential(PNorm):
-    """Phi = norm_p(w)^2 / (2 (p - 1)), 1-strongly convex in norm_p for p in (1, 2]."""
+    """Phi = norm_p(w)^2 / (2 (p - 1)), 1-strongly convex in norm_p for 1 < p <= 2."""
 
     def pull_gradient(self, g: Array) -> Array:
-        """Return the gradient times p - 1, as the link is that of norm_p(w)^2 / 2."""
+        """Return the gradient times p - 1, as the link is for norm_p(w)^2 / 2."""
         return (self.q - 1.0) * g

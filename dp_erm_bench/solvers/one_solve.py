@@ -1,4 +1,4 @@
-"""Base classes of methods that solve a problem to the end and publish the answer."""
+"""Base classes of methods that publish one answer or solve a problem accurately."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
@@ -25,26 +25,27 @@ LAWS: dict[str, type[Gaussian] | type[NormLaplace]] = {
 
 
 NEWTON, PROXIMAL = 8, 400
-"""Measured numbers of Newton steps and proximal steps of a typical solution."""
+"""Measured numbers of Newton steps and of proximal steps for a typical problem."""
 
 HESSIAN, CONJUGATE = 0.2, 8.0
-"""Products with the features: per column of a Hessian, and per system without one."""
+"""Numbers of products with the features: per column of a Hessian, and per linear
+system that is solved without a Hessian."""
 
 
 def noise_field() -> Any:
-    """Return the field that names the distribution of the noise on a vector."""
+    """Return a dataclass field for the distribution of the noise on a vector."""
     words = "normal, or of density exp(-norm2), which is private at delta = 0"
     return shape("gaussian", choices=tuple(LAWS), help=words)
 
 
 def tolerance_field(default: float) -> Any:
-    """Return the field of the accepted distance to the exact minimiser."""
+    """Return a dataclass field for the accepted distance to the exact minimiser."""
     most = "largest distance to the exact minimiser that is accepted"
     return shape(default, above=0.0, help=most)
 
 
 def postprocess_field() -> Any:
-    """Return the field of the post-processing of a noisy answer."""
+    """Return a dataclass field for the post-processing of a noisy answer."""
     return shape(
         "none",
         choices=("none", "prox"),
@@ -56,9 +57,9 @@ def postprocess_field() -> Any:
 
 @dataclass(frozen=True)
 class SingleAnswer(Solver):
-    """A method that publishes one vector, at its end.
+    """A method that publishes one vector, at the end of a run.
 
-    Its trajectory has two rows: the start and the answer.
+    The trajectory of a run has two rows: the start and the answer.
 
     References
     ----------
@@ -75,7 +76,7 @@ class SingleAnswer(Solver):
         return 1
 
     def passes_at(self, problem: Any, iteration: int) -> float:
-        """Return the number of solutions, whose own passes are not counted."""
+        """Return the number of answers, whatever passes each of them takes."""
         return float(iteration)
 
     def iterates(
@@ -92,7 +93,7 @@ class SingleAnswer(Solver):
         checkpoints : sequence of int
             Increasing iteration numbers at which to yield; the first is 0.
         schedule : object
-            What `plan` returned.
+            The result of `plan`.
         """
         yield oracle.w
         for _ in checkpoints[1:]:
@@ -109,17 +110,17 @@ class SingleAnswer(Solver):
         mechanisms : Mechanisms
             The declared releases with their noise, by name.
         schedule : object
-            What `plan` returned.
+            The result of `plan`.
         """
 
 
 @dataclass(frozen=True)
 class StronglyConvex(Solver):
-    """A method that solves strongly convex problems to the end.
+    """A method that solves strongly convex problems to a verified tolerance.
 
-    Iterates on the way to a solution are not published. The distance of a solution to
-    the exact minimiser is verified. If it exceeds the tolerance, the run is an error,
-    not an answer.
+    Intermediate iterates are not published. The distance of a solution to the exact
+    minimiser is verified. If this distance exceeds the tolerance, the run ends with an
+    error and without an answer.
     """
 
     batchable: ClassVar[bool] = False
@@ -134,7 +135,7 @@ class StronglyConvex(Solver):
     )
 
     def modulus(self, problem: ERM) -> float:
-        """Return the modulus of strong convexity."""
+        """Return the modulus of strong convexity of the penalty plus the ridge."""
         return problem.penalty.strong_convexity + self.ridge
 
     def step_work(self, problem: ERM) -> StepWork:
@@ -149,7 +150,7 @@ class StronglyConvex(Solver):
         return step.times(NEWTON)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Return why strong convexity or a projection is missing, or None."""
+        """Return why strong convexity or a usable projection is missing, or None."""
         name, penalty = type(self).__name__, problem.penalty
         if self.modulus(problem) <= 0.0:
             own = ", a penalty.l2" if hasattr(penalty, "l2") else ""
@@ -177,7 +178,7 @@ class StronglyConvex(Solver):
         tolerance : float
             Largest accepted distance to the exact minimiser.
         start : array of shape (p,), optional
-            Where the search begins; None: at zero.
+            Starting point of the search; None means zero.
 
         Raises
         ------
@@ -210,28 +211,28 @@ class OneSolve(StronglyConvex, SingleAnswer):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State that the answer without noise is the minimiser."""
+        """Yield the limit: the answer without noise is the minimiser."""
         yield Limit(cls(), gap=1e-9)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Return the base's reason, or that the penalty is not known to be convex."""
+        """Return why a problem is refused (base class, no known convexity), or None."""
         reason = super().unsupported_reason(problem)
         return reason or convexity_refusal(problem, type(self).__name__)
 
 
 def norm_prox(problem: ERM, w: Array) -> Array:
-    """Return argmin_u norm2(u - w)^2 / 2 + kappa Omega(u) for the norm of the penalty.
+    """Return argmin_u norm2(u - w)^2 / 2 + kappa Omega(u), Omega the penalty's norm.
 
-    If the penalty has no norm, return the points themselves.
+    If the penalty has no norm, the result is w.
     """
     part = norm_part(problem.penalty)
     return w if part is None else part[0].prox(w, part[1])
 
 
 def nearest_feasible(problem: ERM, w: Array) -> Array:
-    """Return noisy points, moved into the constraint and the penalty's box.
+    """Return noisy points, projected on the constraint and on the penalty's box.
 
-    One of the two is the whole space, see ``bounds.projection_refusal``.
+    One of these two sets is the whole space, see ``bounds.projection_refusal``.
     """
     # The prox of a step of length 0 only projects on the penalty's box.
     return problem.constraint.project(problem.penalty.prox(w, 0.0))

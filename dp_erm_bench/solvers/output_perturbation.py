@@ -18,7 +18,7 @@ from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 
 LAWS = {**one_solve.LAWS, "l1_laplace": L1Laplace}
 KEPT = 8
-"""Number of minimisers, of different ridges, that are kept per dataset."""
+"""Number of minimisers (for different ridges) that are cached per dataset."""
 PROJECTIONS = ("l2", "linf", "none")
 
 
@@ -33,20 +33,21 @@ class OutputPerturbation(one_solve.OneSolve):
     in both. Each computed point is within the tolerance of its minimiser, which adds
     twice the tolerance.
 
-    In the l1 norm (noise=l1_laplace), over R^p without an l1 part, m (w - w') is minus
-    the change of the mean gradient from w to w', plus the changed record's. Gradients
-    are multiples of records, so their norm1 is at most sqrt(s) times their norm2, where
-    s is the declared number of non-zeros. One record's gradient changes by at most
-    H norm2(w - w') in norm2, where H = phi'' norm2(x)^2. With d the bound on
-    norm2(w - w') from above, m norm1(w - w') is at most
-    sqrt(s) ((n - 1) / n H d + m d). It is also at most sqrt(p) m d. A distance within
-    the tolerance in norm2 is at most sqrt(p) times the tolerance in norm1.
+    For the l1 norm (noise=l1_laplace), there is no constraint and the penalty has no l1
+    part. Then m (w - w') is the change of the other records' part of the mean gradient
+    from w to w', plus the change of the one record's part. Gradients are multiples of
+    records, so their norm1 is at most sqrt(s) times their norm2, where s is the
+    declared number of non-zeros. One record's gradient changes by at most H norm2(w -
+    w') in norm2, where H = phi'' norm2(x)^2. With d the bound on norm2(w - w') from
+    above, m norm1(w - w') is at most sqrt(s) ((n - 1) / n H d + m d), and also at most
+    sqrt(p) m d. A distance within the tolerance in norm2 is at most sqrt(p) times the
+    tolerance in norm1.
 
-    The noisy point is moved into the constraint, or into a penalty's box, which costs
-    no privacy. It moves to the nearest point in norm2, or in the max norm, which keeps
-    more of what Gaussian noise on many coordinates leaves. The prox of a structured
-    norm costs no privacy either. It restores structure that the noise has destroyed
-    (postprocess=prox).
+    The noisy point is moved to the nearest point in the constraint or in a penalty's
+    box, which costs no privacy. Nearest means in norm2 or in the max norm. The max norm
+    preserves more of the signal that Gaussian noise on many coordinates leaves. The
+    prox of a structured norm (postprocess=prox) costs no privacy either. It restores
+    structure that the noise has destroyed.
 
     References
     ----------
@@ -83,7 +84,7 @@ class OutputPerturbation(one_solve.OneSolve):
     postprocess: str = one_solve.postprocess_field()
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Return why a problem, a noise or a projection is refused, or None."""
+        """Return why the problem, the noise or the projection is refused, or None."""
         constraint, penalty = problem.constraint, problem.penalty
         if self.noise == "l1_laplace" and not (
             penalty.quadratic and not constraint.bounded
@@ -107,7 +108,7 @@ class OutputPerturbation(one_solve.OneSolve):
         adjacency : Adjacency
             The relation between neighbouring datasets.
         schedule : object
-            What `plan` returned; not used.
+            The result of `plan`; not used.
         """
         modulus, slack = self.modulus(problem), 2.0 * self.tolerance
         change = adjacency.of_mean(norm_bound(problem, None), problem.n)
@@ -125,13 +126,13 @@ class OutputPerturbation(one_solve.OneSolve):
         return min(sparse * (curvature + 1.0), math.sqrt(problem.p))
 
     def exact(self, problem: ERM) -> Array:
-        """Return the minimiser without noise, (1, p), solved once for all seeds."""
+        """Return the exact minimiser, (1, p), computed once for all seeds."""
 
         def solve_problem() -> Array:
             return self.minimiser(problem, np.zeros(problem.p), self.tolerance)
 
         made_of = self, problem.loss, problem.penalty, problem.constraint
-        # Objects of users' own classes may have been changed in place.
+        # Objects of classes that users wrote may have been changed in place.
         if not problem.is_fixed or any(origin_digest(type(one)) for one in made_of):
             return solve_problem()
         key = problem.key, repr(self)
@@ -149,7 +150,7 @@ class OutputPerturbation(one_solve.OneSolve):
         mechanisms : Mechanisms
             The declared releases with their noise, by name.
         schedule : object
-            What `plan` returned; not used.
+            The result of `plan`; not used.
         """
         problem = oracle.problem
         noisy: Array = mechanisms["minimiser"](self.exact(problem))

@@ -24,30 +24,30 @@ from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 from dp_erm_bench.solvers.work import StepWork, full_gradient
 
 FARTHEST = 1e140
-"""Margins and labels up to this give finite gradients of records up to 1e150."""
+"""Margins and labels up to this give finite gradients of records of norm <= 1e150."""
 
 
 @dataclass(frozen=True)
 class PermutationSGD(one_solve.SingleAnswer):
-    """SGD over a permutation, with noise only on its last iterate (bolt-on).
+    """SGD over a random permutation, with noise only on the last iterate (bolt-on).
 
     Let w_t, w'_t be the iterates on neighbouring datasets, which differ in one record.
     A step on other records is w - (eta / b) times a sum of gradients of convex
-    functions that are beta-smooth. It does not expand distances for eta <= 2 / beta
-    (Hardt, Recht, Singer 2016, Lemma 3.7). Nor does a clipped step: for x.w ->
-    phi(x.w, y) the clipped gradient is that of a convex function that is as smooth.
-    Prox and projection do not expand distances, and the prox of an l2 penalty shrinks
-    them by c_t = 1 / (1 + eta_t l2). The step on the record that differs adds at most
-    eta_t s / b, where s is 2 L or L depending on the adjacency. This step comes once
-    per pass, always at the same place, which is unknown:
+    functions that are beta-smooth. This step is non-expansive for eta <= 2 / beta
+    (Hardt, Recht, Singer 2016, Lemma 3.7). So is a clipped step, because the clipped
+    gradient of w -> phi(x.w, y) is the gradient of a convex function that is as smooth.
+    Prox and projection are non-expansive, and the prox of an l2 penalty shrinks
+    distances by c_t = 1 / (1 + eta_t l2). The step on the record that differs adds at
+    most eta_t s / b, where s is 2 L or L depending on the adjacency. This step comes
+    once per pass, always at the same place in the pass, which is unknown:
 
         sensitivity = max over places, sum over passes: (eta_t s / b) prod_{u >= t} c_u
 
     The permutation itself may be known. A gradient that overflows at w_t or w'_t would
-    break this bound. So runs that could lead so far, judged by public numbers, are
-    refused, and so are labels of that size. Without penalty and with constant steps,
-    the sensitivity is k eta s / b for k passes (Wu et al., Algorithm 1). With
-    batch_size=full it is gradient descent with output noise (Zhang et al.).
+    break this bound. So a run is refused if public numbers permit iterates or labels of
+    such a size. Without a penalty and with constant steps, the sensitivity is
+    k eta s / b for k passes (Wu et al., Algorithm 1). With batch_size=full, the
+    algorithm is gradient descent with output noise (Zhang et al.).
 
     References
     ----------
@@ -74,7 +74,7 @@ class PermutationSGD(one_solve.SingleAnswer):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State that gradient descent (full batches) reaches the minimum."""
+        """Yield the limit: gradient descent (full batches) reaches the minimum."""
         length = 3_000 if problem.constraint.bounded else 1_500
         yield Limit(cls(passes=length, batch_size="full", step=1.0), gap=1e-8)
 
@@ -98,10 +98,10 @@ class PermutationSGD(one_solve.SingleAnswer):
         return reason or self._overflow_refusal(problem)
 
     def _overflow_refusal(self, problem: ERM) -> str | None:
-        """Return why a gradient could overflow at iterates or labels, or None.
+        """Return why a gradient could overflow for large iterates or labels, or None.
 
-        Prox and projection are non-expansive. So the norm of a point after them is at
-        most its norm before, plus how far they move 0.
+        Prox and projection are non-expansive. So they increase the norm of a point by
+        at most the distance by which they move the origin.
         """
         bounds, sizes = problem.dataset.bounds, self.sizes(problem)
         assert bounds is not None  # refused
@@ -126,7 +126,7 @@ class PermutationSGD(one_solve.SingleAnswer):
         )
 
     def passes_at(self, problem: ERM, iteration: int) -> float:
-        """Return the passes over the records, all in one iteration."""
+        """Return the number of passes over the records, all made in one iteration."""
         return float(iteration * self.passes)
 
     def step_work(self, problem: ERM) -> StepWork:
@@ -142,7 +142,7 @@ class PermutationSGD(one_solve.SingleAnswer):
         return done.times(self.passes).plus(StepWork(draws=20.0 * n))
 
     def batch(self, problem: ERM) -> int:
-        """Return b; the last batch of a pass is smaller if b does not divide n."""
+        """Return the batch size b; the last batch of a pass may be smaller."""
         return sampled.expected_batch(problem, self.batch_size)
 
     def sizes(self, problem: ERM) -> Array:
@@ -160,7 +160,7 @@ class PermutationSGD(one_solve.SingleAnswer):
         return np.stack([np.argsort(uniforms(s, 0, problem.n)) for s in seeds])
 
     def growth(self, problem: ERM) -> float:
-        """Return the sensitivity divided by s, from the formula of the class."""
+        """Return the sensitivity over s, by the formula in the class docstring."""
         sizes = self.sizes(problem)
         if not sizes.size:
             return 0.0
@@ -172,7 +172,7 @@ class PermutationSGD(one_solve.SingleAnswer):
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
         """Yield the release of the last iterate.
 
-        Without any bound its sensitivity is infinite.
+        Without a bound on gradients, the sensitivity is infinite.
 
         Parameters
         ----------
@@ -181,7 +181,7 @@ class PermutationSGD(one_solve.SingleAnswer):
         adjacency : Adjacency
             The relation between neighbouring datasets.
         schedule : object
-            What `plan` returned; not used.
+            The result of `plan`; not used.
         """
         change = adjacency.of_sum(norm_bound(problem, self.clip))
         if np.isfinite(change).all():
@@ -235,7 +235,7 @@ def descend_once(oracle: Oracle, size: float, clip: float) -> None:
 def walk_permutation(
     oracle: Oracle, permutation: Indices, sizes: Array, clip: float, batch: int
 ) -> None:
-    """Make the steps of all passes over a permutation, compiled, without noise.
+    """Make the noiseless steps of all passes over a permutation in compiled code.
 
     Parameters
     ----------
@@ -248,7 +248,7 @@ def walk_permutation(
     clip : float
         Clipping threshold of a record's gradient, in norm2.
     batch : int
-        b, the records of a step; the last batch of a pass may be smaller.
+        Number of records b of a step; the last batch of a pass may be smaller.
     """
     n = permutation.size
     batches = permutation, np.append(np.arange(0, n, batch), n)

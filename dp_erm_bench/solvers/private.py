@@ -1,7 +1,7 @@
-"""Functions for what a solver does with records apart from its mechanisms.
+"""Functions with which a solver uses records outside its mechanisms.
 
-They add no cost to a run. In `dp-erm-bench check` records are private values (see
-docs/extending.md), and these functions declare how the solver uses them.
+They add no computing cost to a run. In `dp-erm-bench check` records are private values
+(see docs/private_values.md), and these functions declare how the solver uses them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def private_call(
     Parameters
     ----------
     function : callable
-        It receives plain values. It must not print or keep anything in its module.
+        The function, which receives plain values. It must not print anything or keep
+        anything in its module.
     *args, **keys
         The arguments of the function.
     instead : object
@@ -97,7 +98,7 @@ _uses: ContextVar[UnchargedUses | None] = ContextVar("uses", default=None)
 
 @contextlib.contextmanager
 def publish_by_declaration(uses: UnchargedUses) -> Iterator[None]:
-    """Check and record all values of `uncharged` in ``uses`` inside a with block."""
+    """Check all values passed to `uncharged` in a with block, and record them."""
     token = _uses.set(uses)
     try:
         yield
@@ -108,8 +109,8 @@ def publish_by_declaration(uses: UnchargedUses) -> Iterator[None]:
 def uncharged(value: Any, name: str) -> Any:
     """Return a value that depends on records and that no budget pays for.
 
-    Each use weakens the certificate: rows of results, `fit` and captions list its name,
-    and a solver with such a use never passes `check` without a doubt.
+    Each use weakens the certificate. Rows of results, `fit` and captions list the name
+    of the use, and a solver with such a use never passes `check` without a doubt.
 
     Parameters
     ----------
@@ -121,7 +122,8 @@ def uncharged(value: Any, name: str) -> Any:
     Raises
     ------
     UsageError
-        If the class does not declare the name, or if there is more than one value.
+        If the class does not declare the name, or if the value is not one boolean or
+        number.
     """
     uses = _uses.get()
     return value if uses is None else uses.publish(value, name)

@@ -15,7 +15,7 @@ from dp_erm_bench.solvers.runs import Iterative, State, clip_field
 from dp_erm_bench.solvers.terms import ERM, Adjacency, Gaussian, Mechanisms, Oracle
 from dp_erm_bench.solvers.work import StepWork
 
-# Coordinate steps whose noise is drawn at once.
+# Number of coordinate steps whose noise is drawn at once.
 CHUNK = 1 << 14
 ORDERS = ("uniform", "cyclic", "cyclic_reversed")
 
@@ -24,9 +24,9 @@ ORDERS = ("uniform", "cyclic", "cyclic_reversed")
 class RandomCD(Iterative):
     """Differentially private proximal coordinate descent (DP-CD).
 
-    The coordinates are picked without the data: uniformly (the algorithm as printed),
-    or in a cycle (as the authors' figures show). Both have the same privacy. Without
-    ``n_inner`` the last iterate is returned, as in the figures.
+    The coordinates are chosen independently of the data: uniformly (as in the printed
+    algorithm), or in a cycle (as in the authors' figures). The privacy is the same for
+    both orders. Without ``n_inner`` the last iterate is returned, as in the figures.
 
     References
     ----------
@@ -50,13 +50,13 @@ class RandomCD(Iterative):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State that the last iterate and the averages reach the minimum."""
+        """Yield limits: the last iterate and the averages reach the minimum."""
         p = problem.p
         for order, K in itertools.product(ORDERS, (None, 4 * p)):
             yield Limit(cls(order=order, n_iter=1600 * p, n_inner=K), gap=1e-9)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Return why ``n_inner`` is refused: it must divide the steps; or None."""
+        """Return why ``n_inner`` is refused (not a divisor of the steps), or None."""
         if self.n_inner and self.iterations(problem) % self.n_inner:
             return (
                 f"n_inner={self.n_inner}: must divide the number of coordinate steps, "
@@ -69,7 +69,7 @@ class RandomCD(Iterative):
         return round(self.passes * problem.p) if self.n_iter is None else self.n_iter
 
     def passes_at(self, problem: ERM, iteration: int) -> float:
-        """Return the passes: p coordinate steps read the data once."""
+        """Return the number of passes; p coordinate steps count as one pass."""
         return iteration / problem.p
 
     def step_work(self, problem: ERM) -> StepWork:
@@ -93,7 +93,7 @@ class RandomCD(Iterative):
         return np.tile(row, (len(identities), 1))
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield one measurement per coordinate step.
+        """Yield the release of one noisy derivative per coordinate step.
 
         Parameters
         ----------
@@ -123,7 +123,7 @@ class RandomCD(Iterative):
 
 
 class CoordinateState(State):
-    """The state of Algorithm 1: the inner iterate and the sum of the iterates."""
+    """The state of Algorithm 1: the inner iterate and the sum of inner iterates."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class CoordinateState(State):
         steps = solver.step * inverse(problem.smoothness.columns)
         self.clip = np.ascontiguousarray(np.broadcast_to(bound, full))
         self.steps = np.ascontiguousarray(np.broadcast_to(steps, full))
-        # Summed only if Algorithm 1's mean is needed: it costs O(p) a step.
+        # Summed only if Algorithm 1's mean is needed: a sum costs O(p) per step.
         self.total = np.zeros(full if solver.n_inner else (0, problem.p))
         self.done = 0
 
@@ -150,13 +150,13 @@ class CoordinateState(State):
         return self.mean(inner) if inner else self.oracle.w
 
     def mean(self, count: int) -> Array:
-        """Return the mean of ``count`` iterates, kept in the box despite rounding."""
+        """Return the mean of ``count`` iterates, clipped to the box after rounding."""
         penalty = self.oracle.problem.separable
         mean: Array = self.total / count
         return np.clip(mean, penalty.lower, penalty.upper)
 
     def advance(self, k: int) -> None:
-        """Make k coordinate steps, restarting from the mean every n_inner."""
+        """Make k coordinate steps, restarting from the mean every ``n_inner`` steps."""
         while k:
             piece = min(k, CHUNK if self.ahead else 1)
             if self.n_inner:
@@ -181,7 +181,7 @@ class CoordinateState(State):
             self.total += self.oracle.w
 
     def make_steps(self, coordinates: Indices) -> None:
-        """Make the next inner steps of each trial, compiled, at coordinates (B, k)."""
+        """Make the next inner steps, at coordinates (B, k), in compiled code."""
         noise = self.measure.take(coordinates.shape[1], coordinates)
         constants = (self.clip, self.steps, self.total)
         self.oracle.coordinate_steps(coordinates, noise, *constants)

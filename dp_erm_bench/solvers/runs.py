@@ -51,24 +51,24 @@ def variants_of(solvers: Sequence[Solver], calibration: str) -> Sequence[Solver]
 
 
 def checkpoints_of(iterations: int, count: int) -> list[int]:
-    """Return at most ``count`` iteration numbers, evenly spaced, ends included."""
+    """Return at most ``count`` evenly spaced iteration numbers, including both ends."""
     grid = np.linspace(0, iterations, max(count, 2))
     return sorted({round(point) for point in grid.tolist()})
 
 
 def steps_between(checkpoints: Counts) -> Iterator[int]:
-    """Yield the numbers of iterations from each checkpoint to the next."""
+    """Yield the number of iterations from each checkpoint to the next."""
     for before, after in zip(checkpoints[:-1], checkpoints[1:], strict=True):
         yield after - before
 
 
 def clip_field(what: str = "bound on a gradient's norm") -> Any:
-    """Return the field of a clipping threshold."""
+    """Return a dataclass field for a clipping threshold."""
     return value(None, above=0.0, help=f"{what}; null: declared bounds")
 
 
 def mean_field(**how: Any) -> Any:
-    """Return the field that says how noisy means of gradients are post-processed."""
+    """Return a dataclass field for the post-processing of noisy mean gradients."""
     return shape(
         "gaussian",
         choices=("gaussian", "projection"),
@@ -112,7 +112,7 @@ class Iterative(Solver):
         mechanisms : Mechanisms
             The declared releases with their noise, by name.
         schedule : object
-            What `plan` returned.
+            The result of `plan`.
         """
 
     def iterates(
@@ -129,7 +129,7 @@ class Iterative(Solver):
         checkpoints : sequence of int
             Increasing iteration numbers at which to yield; the first is 0.
         schedule : object
-            What `plan` returned.
+            The result of `plan`.
         """
         state = self.start(oracle, mechanisms, schedule)
         yield state.output()
@@ -140,7 +140,7 @@ class Iterative(Solver):
 
 @dataclass(frozen=True)
 class FullBatch(Solver):
-    """An algorithm of T steps that each read all records and keep the constraint."""
+    """An algorithm whose T steps each read all records and satisfy the constraint."""
 
     constrained: ClassVar[bool] = True
 
@@ -152,15 +152,15 @@ class FullBatch(Solver):
         return False
 
     def iterations(self, problem: ERM) -> int:
-        """Return T."""
+        """Return T, the number of steps."""
         return self.n_iter
 
     def passes_at(self, problem: ERM, iteration: int) -> float:
-        """Return the passes over the records: one per step."""
+        """Return the number of passes over the records, one per step."""
         return float(iteration)
 
     def step_work(self, problem: ERM) -> StepWork:
-        """Return the work of a step along one coordinate, which updates the margins."""
+        """Return the work of a step along one coordinate, which changes all margins."""
         p, done = problem.p, StepWork(calls=1.0, draws=problem.p)
         if problem.by_moments(self.clips):
             return done._replace(features=2 * p)
@@ -184,7 +184,7 @@ class FullBatch(Solver):
         checkpoints : sequence of int
             Increasing iteration numbers at which to yield; the first is 0.
         schedule : object
-            What `plan` returned.
+            The result of `plan`.
         """
         step, mean, done = self.stepper(oracle, mechanisms), oracle.w.copy(), 0
         yield oracle.w
@@ -199,7 +199,7 @@ class FullBatch(Solver):
 
 @dataclass(frozen=True)
 class FullGradient(FullBatch):
-    """An algorithm whose steps follow the noisy sum of all clipped gradients."""
+    """An algorithm whose steps use the noisy sum of all clipped gradients."""
 
     output: str = shape(
         "last", choices=("last", "average"), help="which iterate is returned"
@@ -212,7 +212,7 @@ class FullGradient(FullBatch):
         return self.output == "average"
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield one noisy sum per step.
+        """Yield the release of one noisy gradient sum per step.
 
         Parameters
         ----------
@@ -221,7 +221,7 @@ class FullGradient(FullBatch):
         adjacency : Adjacency
             The relation between neighbouring datasets.
         schedule : object
-            What `plan` returned; not used.
+            The result of `plan`; not used.
         """
         change = adjacency.of_sum(norm_bound(problem, self.clip))
         yield Gaussian("gradient", change, self.n_iter)
@@ -240,17 +240,17 @@ class FullGradient(FullBatch):
 
 
 def multiplier_field(where: str = "") -> Any:
-    """Return the field of a noise multiplier that does not depend on the budget."""
+    """Return a dataclass field for a noise multiplier independent of the budget."""
     what = f"{where}z, noise scale / sensitivity of each answer"
     return shape(10.0, above=0.0, help=what)
 
 
 class Prefixed(Iterative):
-    """An algorithm with fixed noise, whose number of steps the budget determines.
+    """An algorithm with fixed noise, in which the budget limits the number of steps.
 
-    Its schedule is drawn for ``n_iter`` steps, without the data. A run makes the first
-    steps of the schedule, as many as the budget pays for. Subclasses have the fields
-    below.
+    The schedule is drawn for ``n_iter`` steps, without the data. A run makes the first
+    steps of the schedule, as many as the budget pays for. Subclasses define the fields
+    ``n_iter`` and ``multiplier``.
 
     Attributes
     ----------
@@ -270,10 +270,10 @@ class Prefixed(Iterative):
 
     @abstractmethod
     def costs(self, problem: Any, schedule: Any) -> Array:
-        """Return the part of a budget that the paper charges for each step, (T,)."""
+        """Return the part of the budget that the paper charges for each step, (T,)."""
 
     def follow_schedule(self, schedule: Any) -> Self:
-        """Return a copy of the solver that follows a schedule, with its length."""
+        """Return a copy of the solver that makes all steps of a given schedule."""
         follower = copy.copy(self)
         object.__setattr__(follower, "drawn", schedule)
         return follower

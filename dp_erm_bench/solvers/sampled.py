@@ -1,4 +1,4 @@
-"""The base of algorithms whose steps use sums over samples of the records."""
+"""Base classes of algorithms whose steps use sums over samples of the records."""
 
 import sys
 from abc import abstractmethod
@@ -13,14 +13,14 @@ from dp_erm_bench.solvers.runs import Iterative, State
 from dp_erm_bench.solvers.terms import ERM, Mechanisms, Oracle
 from dp_erm_bench.solvers.work import StepWork, full_gradient
 
-# Noise values drawn at once per trial: half a megabyte, which fits in caches.
+# Number of noise values drawn at once per trial: half a megabyte, which fits in caches.
 CHUNK = 1 << 16
 
 Batches = tuple[Indices, Indices]
 
 
 def batch_field(what: str = "expected batch size q n, or full (q = 1)") -> Any:
-    """Return the field of a batch size."""
+    """Return a dataclass field for a batch size."""
     return shape(1, least=1, words=("full",), help=what)
 
 
@@ -37,12 +37,15 @@ def batch_refusal(problem: ERM, batch_size: int | str) -> str | None:
 
 
 def sampled_step(problem: ERM, records: float) -> StepWork:
-    """Return the work of a compiled step on some records, without its noise."""
+    """Return the work of a compiled step on a number of records, without noise."""
     return StepWork(walked=records * problem.entries / problem.n, records=records)
 
 
 class Sampled(Iterative):
-    """An algorithm on samples of the records; subclasses have the fields below."""
+    """An algorithm whose steps use samples of the records.
+
+    Subclasses define the fields ``batch_size``, ``step`` and ``clip``.
+    """
 
     batch_size: int | str
     step: float
@@ -98,7 +101,7 @@ class SampledState(State):
         self.done = 0
 
     def advance(self, k: int) -> None:
-        """Make k steps in each trial, compiled if q < 1, else one by one."""
+        """Make k steps in each trial, in compiled code if q < 1, else one by one."""
         compiled = self.ahead and self.sampled.rate < 1.0
         most = max(1, CHUNK // self.oracle.problem.p) if compiled else 1
         while k:
@@ -111,12 +114,12 @@ class SampledState(State):
             k -= piece
 
     def prepare_step(self) -> int:
-        """Prepare the next step and return the number of steps that this prepares."""
+        """Prepare the next steps, and return the number of steps that are prepared."""
         return sys.maxsize
 
     @abstractmethod
     def make_step(self) -> None:
-        """Make one step in each trial, equal to a compiled step of `make_steps`."""
+        """Make one step in each trial, with the same result as compiled code."""
 
     @abstractmethod
     def make_steps(self, trial: int, batches: Batches, noise: Array) -> None:

@@ -26,14 +26,16 @@ class SGD(Sampled):
     """Differentially private stochastic proximal gradient descent (DP-SGD).
 
     Each record is in a step's batch with probability q, independently (Poisson
-    sampling). With random allocation it is in the batch of one step in each round of
-    t = 1 / q steps, and each round draws this step again. The sum of the clipped
-    gradients gets Gaussian noise and is divided by the expected batch size q n, so an
-    empty batch is a step of pure noise. ``mean=projection`` is that of ``gd``. A batch
-    larger than expected may leave the ball even without noise, and is moved into it: if
-    all gradients are equal, .825 of the mean is left with 5 records a batch, and .97
-    with 200. Each step ends with the projection on the constraint, in which the run
-    starts.
+    sampling). With random allocation, each record is in the batch of one step in each
+    round of t = 1 / q steps, and this step is drawn separately for each round. Gaussian
+    noise is added to the sum of the clipped gradients, and the result is divided by the
+    expected batch size q n. So an empty batch is a step of pure noise.
+
+    ``mean=projection`` projects this mean on an l1 ball, as in ``gd``. The mean of a
+    batch that is larger than expected may lie outside the ball even without noise, and
+    is shortened. If all gradients are equal, .825 of the mean is left on average with 5
+    records per batch, and .97 with 200. The run starts in the constraint, and each step
+    ends with a projection on it.
 
     References
     ----------
@@ -77,7 +79,7 @@ class SGD(Sampled):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State that full batches reach the minimum, and samples at a rate of 1 / t."""
+        """Yield limits: full batches reach the minimum, samples at a rate of 1 / t."""
         length = 1_000 if problem.constraint.bounded else 300
         yield Limit(cls(batch_size="full", n_iter=length), gap=1e-8)
         if problem.penalty.strong_convexity > 0.0 and problem.penalty.quadratic:
@@ -98,13 +100,14 @@ class SGD(Sampled):
         return round(self.passes * problem.n / self.expected_batch(problem))
 
     def passes_at(self, problem: ERM, iteration: int) -> float:
-        """Return the passes: n / (q n) steps read n records on average."""
+        """Return the number of passes; 1 / q steps read n records on average."""
         return iteration * self.expected_batch(problem) / problem.n
 
     def expected_batch(self, problem: ERM) -> float:
         """Return the expected batch size q n.
 
-        For random allocation it is n / t, where t is n / batch_size, rounded.
+        For random allocation it is n / t, where t is n / batch_size rounded to an
+        integer.
         """
         size = super().expected_batch(problem)
         if self.sampling == "poisson":
@@ -112,12 +115,12 @@ class SGD(Sampled):
         return problem.n / max(1, round(problem.n / size))
 
     def step_work(self, problem: ERM) -> StepWork:
-        """Return the work as `Sampled` does; projected means are not compiled."""
+        """Return the work of a step; steps with projected means are not compiled."""
         work = super().step_work(problem)
         return work if self.mean == "gaussian" else work._replace(calls=1.0)
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield one noisy sum per step, over a sample of the records.
+        """Yield the release of one noisy sum per step, over a sample of the records.
 
         Parameters
         ----------
@@ -126,7 +129,7 @@ class SGD(Sampled):
         adjacency : Adjacency
             The relation between neighbouring datasets.
         schedule : object
-            What `plan` returned; not used.
+            The result of `plan`; not used.
         """
         change, q = adjacency.of_sum(norm_bound(problem, self.clip)), self.rate(problem)
         kind = PoissonGaussian if self.sampling == "poisson" else AllocationGaussian
@@ -142,7 +145,7 @@ class SGD(Sampled):
         mechanisms : Mechanisms
             The declared releases with their noise, by name.
         schedule : object
-            What `plan` returned; not used.
+            The result of `plan`; not used.
         """
         return StochasticState(oracle, mechanisms, self)
 
@@ -163,13 +166,13 @@ class StochasticState(SampledState):
         self.total = -oracle.w if self.averages else np.zeros((0, 0))
 
     def output(self) -> Array:
-        """Return the last iterates, or the mean of all after the start."""
+        """Return the last iterates, or the mean of all iterates after the start."""
         if not (self.averages and self.done):
             return self.oracle.w
         return np.asarray((self.total + self.oracle.w) / self.done)
 
     def step_sizes(self, trials: slice, k: int) -> Array:
-        """Return the sizes of the next k steps of some trials, (trials, k)."""
+        """Return the sizes of the next k steps of the given trials, (trials, k)."""
         t = np.arange(self.done, self.done + k)
         return np.asarray(self.step[trials] / (1.0 + self.decay[trials] * t))
 

@@ -30,34 +30,34 @@ from dp_erm_bench.solvers.terms import ERM, Adjacency, Gaussian, Mechanisms, Ora
 from dp_erm_bench.solvers.work import StepWork, matrix_work
 
 THIRD = 1.0 / 3.0
-"""Share of mu^2 for the smallest eigenvalue: Wang 2018 has three equal parts."""
+"""Share of mu^2 for the smallest eigenvalue, one of three equal parts in Wang 2018."""
 RHO = 0.05
 """Probability with which the adaptive ridge may be too small (Wang 2018)."""
 
 
 @dataclass(frozen=True)
 class SufficientStatistics(SingleAnswer):
-    """Least squares from noisy X'X and X'y, which are one release.
+    """Least squares from noisy X'X and X'y, which are published as one release.
 
     The squared loss is solved exactly. For the logistic loss, whose labels are -1 and
-    +1, the parabola log 2 - m / 2 + c m^2 replaces log(1 + e^-m), and the same two sums
-    suffice. Its minimiser is not that of the loss.
+    +1, the parabola log 2 - m / 2 + c m^2 in the margin m replaces log(1 + e^-m), and
+    the same two sums suffice. The minimiser of the parabola is not that of the loss.
 
     The release is the vector (sqrt(k) X'X / R^2, sqrt(1 - k) X'y / (R Y)) for the share
-    k (`moments_change`). With noise of deviation s on X'X, the solution uses
-    X'X + noise with its eigenvalues raised to at least 0, plus a ridge. The ridge
-    r s sqrt(p) measures the largest eigenvalue of the noise; without noise there is no
-    ridge. ridge=identity adds R^2, the most that a single record may add, whatever the
-    noise. This is the simple competitor in the experiments of Wang 2018, whose records
-    have norm 1.
+    k (`moments_change`). With noise of standard deviation s on X'X, the solution uses
+    the noisy X'X with eigenvalues raised to at least 0, plus a ridge. The ridge is
+    r s sqrt(p) for ridge=r, in units of the largest eigenvalue of the noise. Without
+    noise there is no ridge. ridge=identity adds R^2 whatever the noise is, the largest
+    contribution of a single record. This is the simple competitor in the experiments of
+    Wang 2018, whose records have norm 1.
 
-    ridge=adaptive (AdaSSP) also publishes the smallest eigenvalue l of X'X. It moves by
-    at most R^2: let M be the sum of the other records' xx' and l0 its smallest
-    eigenvalue. Then l0 <= l <= l0 + R^2 with any record of norm at most R or none
-    (Weyl), on both of two neighbours. The ridge is the amount by which a bound on the
-    largest eigenvalue of the noise, s sqrt(p log(2 p^2 / rho)), exceeds a lower bound
-    on l. The lower bound is the noisy l minus sqrt(2 log(1 / rho)) deviations of its
-    noise.
+    ridge=adaptive (AdaSSP) also publishes the smallest eigenvalue l of X'X. One record
+    moves l by at most R^2: let M be the sum of the other records' xx' and l0 the
+    smallest eigenvalue of M. Then l0 <= l <= l0 + R^2 (Weyl) with or without one more
+    record of norm at most R, and thus on both neighbouring datasets. The ridge is the
+    amount by which a bound on the largest eigenvalue of the noise,
+    s sqrt(p log(2 p^2 / rho)), exceeds a lower bound on l. The lower bound is the noisy
+    l minus sqrt(2 log(1 / rho)) standard deviations of the noise on l.
 
     References
     ----------
@@ -96,7 +96,7 @@ class SufficientStatistics(SingleAnswer):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State that without noise the answer minimises the squared loss."""
+        """Yield the limit: without noise the answer minimises the squared loss."""
         if problem.loss.name == "squared":
             yield Limit(cls(), gap=1e-9)
 
@@ -115,7 +115,7 @@ class SufficientStatistics(SingleAnswer):
         return matrix_work(problem)
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield both sums as one, and for ridge=adaptive the smallest eigenvalue.
+        """Yield one release of both sums, and the smallest eigenvalue if it is needed.
 
         Parameters
         ----------
@@ -124,7 +124,7 @@ class SufficientStatistics(SingleAnswer):
         adjacency : Adjacency
             The relation between neighbouring datasets.
         schedule : object
-            What `plan` returned; not used.
+            The result of `plan`; not used.
         """
         a, b = math.sqrt(self.share), math.sqrt(1.0 - self.share)
         R, Y = record_bound(problem), label_bound(problem)
@@ -137,7 +137,7 @@ class SufficientStatistics(SingleAnswer):
             yield from divide_mu([(smallest, THIRD), (moments, 1.0 - THIRD)])
 
     def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:
-        """Return the solutions of the noisy systems.
+        """Return the solutions of the noisy linear systems, (B, p).
 
         Parameters
         ----------
@@ -146,7 +146,7 @@ class SufficientStatistics(SingleAnswer):
         mechanisms : Mechanisms
             The declared releases with their noise, by name.
         schedule : object
-            What `plan` returned; not used.
+            The result of `plan`; not used.
         """
         problem, p = oracle.problem, oracle.problem.p
         R, Y = record_bound(problem) or 1.0, label_bound(problem) or 1.0
@@ -155,7 +155,7 @@ class SufficientStatistics(SingleAnswer):
         gram, first = outer_products(oracle), label_products(oracle)
         both = np.hstack([u * gram, np.broadcast_to(v * first, oracle.w.shape)])
         noisy = mechanisms["moments"](both)
-        # Deviation of the noise on the diagonal of X'X, of each trial.
+        # Standard deviation of the noise on the diagonal of X'X, for each trial.
         s = np.broadcast_to(mechanisms["moments"].scale / u, (oracle.batch, 1))[:, 0]
         ridges = self.ridges(gram, s, mechanisms, p, R)
         bends, slope = self.parts(oracle)
@@ -187,9 +187,9 @@ class SufficientStatistics(SingleAnswer):
         Parameters
         ----------
         gram : array of shape (B, p (p + 1) / 2)
-            X'X, packed, the same row for all trials.
+            X'X, packed. The rows of all trials are equal.
         s : array of shape (B,)
-            Deviation of the noise on the diagonal of X'X.
+            Standard deviation of the noise on the diagonal of X'X.
         mechanisms : Mechanisms
             The declared releases with their noise, by name.
         p : int

@@ -23,18 +23,19 @@ class SVRG(Sampled):
     An epoch publishes the noisy gradient over all records at a snapshot u. It then
     makes m proximal steps along this gradient plus a noisy correction. The correction
     is the sum, over a Poisson sample of rate q, of clip(grad_i(w)) - clip(grad_i(u)),
-    divided by q n. With a threshold C, the sum at u has sensitivity C (zero_out)
-    or 2 C (replace_one). A record's term in a correction has norm at most 2 C, or C if
-    phi(., y) is monotone (:func:`correction_bound`). The S Gaussians and S m Poisson
-    sampled Gaussians are calibrated together, with a ratio of their multipliers that is
-    fixed before.
+    divided by q n. With a clipping threshold C, the sum at u has sensitivity C
+    (zero_out) or 2 C (replace_one). A record's term in a correction has norm at most
+    2 C, or C if phi(., y) is monotone (:func:`correction_bound`). S epochs have S
+    Gaussian mechanisms and S m Gaussian mechanisms over Poisson samples. These are
+    calibrated together, with a ratio of their noise multipliers that is fixed in
+    advance.
 
     The estimator and the snapshot at the last inner iterate (option I) are by Johnson
     and Zhang. Wang, Ye and Xu propose the private proximal SVRG with which Mangold et
-    al. compare. Theirs adds one noise per inner step to the whole direction, for
-    Lipschitz losses, with a constant that is not specified, and averages the inner
-    iterates. Clipping, separate noise for snapshots and corrections, Poisson sampling
-    and its accounting are not theirs.
+    al. compare. Their method is for Lipschitz losses. It adds noise to the whole
+    direction of each inner step, with a constant that is not specified, and averages
+    the inner iterates. Clipping, separate noise for snapshots and corrections, and
+    Poisson sampling with its accounting are not part of their method.
 
     References
     ----------
@@ -70,18 +71,21 @@ class SVRG(Sampled):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """State that constant steps reach the minimum, with or without sampling."""
+        """Yield limits: constant steps reach the minimum, with or without sampling."""
         yield Limit(cls(batch_size="full", n_epochs=400), gap=1e-8)
         yield Limit(cls(batch_size=10, n_epochs=80, step=0.2), gap=1e-8)
 
     def epoch_length(self, problem: ERM) -> int:
-        """Return m, by default 2 / q, which Johnson and Zhang use for q = 1/n."""
+        """Return m, the number of inner steps of an epoch, by default 2 / q.
+
+        Johnson and Zhang use this default for q = 1/n.
+        """
         if self.n_inner is not None:
             return self.n_inner
         return max(1, round(2 * problem.n / self.expected_batch(problem)))
 
     def iterations(self, problem: ERM) -> int:
-        """Return the number of inner steps, for whole epochs or for all passes.
+        """Return the number of inner steps, by ``n_iter``, ``n_epochs`` or ``passes``.
 
         The last epoch may be shorter.
         """
@@ -95,27 +99,27 @@ class SVRG(Sampled):
         return int(epochs) * m + max(0, math.floor((rest - 1) / work))
 
     def passes_at(self, problem: ERM, iteration: int) -> float:
-        """Return the passes: n gradients per snapshot, 2 q n per inner step."""
+        """Return the passes, with n gradients per snapshot and 2 q n per inner step."""
         snapshots = epochs_begun(iteration, self.epoch_length(problem))
         return snapshots + 2 * self.rate(problem) * iteration
 
     def step_work(self, problem: ERM) -> StepWork:
-        """Return the work of a step at two points, and its share of a snapshot."""
+        """Return the work of a step at two points, plus its share of a snapshot."""
         step, snapshot = super().step_work(problem), full_gradient(problem, self.clips)
         often = step._replace(draws=0.0).plus(step)
         length = min(self.epoch_length(problem), max(self.iterations(problem), 1))
         return often.plus(snapshot._replace(calls=1.0).times(1.0 / length))
 
     def weight(self, problem: ERM) -> float:
-        """Return z0 / z1, the ratio of the two noise multipliers.
+        """Return the ratio z0 / z1 of the multipliers of snapshots and corrections.
 
         Over an epoch, the m steps move by m times the snapshot's noise, of variance
         (z0 C / n)^2, and by m independent noises of variance (z1 a C / (q n))^2, with
-        a = 1 or 2. A Gaussian approximation of an epoch's privacy is 1/z0^2 + m
-        q^2/z1^2. For a given value of it, m^2 z0^2 + m (z1 a / q)^2 is least at
-        z0/z1 = sqrt(a / m) / q. Any ratio is as private: it only splits the budget. If
-        q is so small that z1 < 1, sampling amplifies less than that, and a smaller
-        ratio is better.
+        a = 1 or 2. A Gaussian approximation of an epoch's privacy cost is 1/z0^2 + m
+        q^2/z1^2. For a given cost, m^2 z0^2 + m (z1 a / q)^2 is smallest at
+        z0/z1 = sqrt(a / m) / q. The ratio only splits the budget, so every ratio is
+        equally private. If q is so small that z1 < 1, sampling amplifies privacy less
+        than in this approximation, and a smaller ratio is better.
         """
         if self.snapshot_weight is not None:
             return self.snapshot_weight
@@ -123,7 +127,7 @@ class SVRG(Sampled):
         return math.sqrt(ratio) / self.rate(problem)
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield a noisy sum per snapshot and one per inner step.
+        """Yield two releases: one for the snapshots and one for the inner steps.
 
         Parameters
         ----------
@@ -132,7 +136,7 @@ class SVRG(Sampled):
         adjacency : Adjacency
             The relation between neighbouring datasets.
         schedule : object
-            What `plan` returned; not used.
+            The result of `plan`; not used.
         """
         bound, q = norm_bound(problem, self.clip), self.rate(problem)
         T, m = self.iterations(problem), self.epoch_length(problem)
@@ -152,7 +156,7 @@ class SVRG(Sampled):
         mechanisms : Mechanisms
             The declared releases with their noise, by name.
         schedule : object
-            What `plan` returned; not used.
+            The result of `plan`; not used.
         """
         return VarianceReducedState(oracle, mechanisms, self)
 
@@ -165,10 +169,11 @@ def epochs_begun(iteration: int, length: int) -> int:
 def correction_bound(problem: ERM) -> float:
     """Return a bound on norm2(clip(grad_i(w)) - clip(grad_i(u))) / C.
 
-    Both are multiples s x_i of the same record with |s| norm2(x_i) <= C, so the bound
-    is 2 in general. If phi(., y) is monotone, both s have the same sign (scaling keeps
-    it). Then they differ by at most C / norm2(x_i), and the bound is 1. Under zero_out
-    the sum moves by one such term, under replace_one by two (``Adjacency.of_sum``).
+    Both gradients are multiples s x_i of the same record with |s| norm2(x_i) <= C, so
+    the bound is 2 in general. If phi(., y) is monotone, both factors s have the same
+    sign, which clipping does not change. Then the factors differ by at most
+    C / norm2(x_i), and the bound is 1. The sum moves by one such term under zero_out,
+    and by two under replace_one (``Adjacency.of_sum``).
     """
     return 1.0 if problem.loss.monotone else 2.0
 
@@ -184,7 +189,7 @@ class VarianceReducedState(SampledState):
         self.mean: Array = np.zeros_like(oracle.w)
 
     def prepare_step(self) -> int:
-        """Publish a snapshot gradient before an epoch; return the steps left in it."""
+        """Publish a gradient if an epoch begins; return how many steps it has left."""
         inner = self.done % self.length
         if inner == 0:
             self.anchor.move_to(self.oracle.w)

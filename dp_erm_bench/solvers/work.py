@@ -1,4 +1,4 @@
-"""Operation counts of an iteration; `experiment.lines` turns them into time."""
+"""Operation counts of an iteration, which `experiment.lines` converts into time."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ if TYPE_CHECKING:
     from dp_erm_bench.solvers.terms import ERM
 
 PRODUCTS = 2
-"""Products with the features in a full gradient: the margins, then the sum."""
+"""Number of products with the features in a full gradient: for margins and sum."""
 
 
 class StepWork(NamedTuple):
     """Average numbers of operations of one iteration of one trial.
 
-    No field counts the trials that run in lock-step: how much they share follows from
-    the kind of operation.
+    The number of trials that run in lock-step is not counted. The kind of an operation
+    determines how much of it these trials share.
 
     Attributes
     ----------
     calls : float
-        Steps in Python, each for all trials of a batch at once; 0 if they are compiled.
+        Number of steps in Python, each for all trials of a batch; 0 for compiled steps.
     products : float
-        Stored entries of the features that products for all trials at once read.
+        Number of stored feature entries read by products for all trials at once.
     walked : float
-        Stored entries of the features that a compiled loop reads for a single trial.
+        Number of stored feature entries read by a compiled loop for a single trial.
     records : float
-        Records that a compiled loop looks up one by one.
+        Number of records that a compiled loop looks up one by one.
     rows : float
-        Derivatives of the loss.
+        Number of derivatives of the loss.
     draws : float
-        Random numbers.
+        Number of random numbers.
     features : float
-        Entries of the iterate that elementwise operations (prox, scores) process.
+        Number of iterate entries processed elementwise (prox, scores).
     """
 
     calls: float = 0.0
@@ -44,23 +44,23 @@ class StepWork(NamedTuple):
     features: float = 0.0
 
     def times(self, factor: float) -> StepWork:
-        """Return the operations, multiplied by a factor."""
+        """Return the operation counts, multiplied by a factor."""
         return StepWork(*(factor * count for count in self))
 
     def plus(self, other: StepWork) -> StepWork:
-        """Return the operations of both together."""
+        """Return the sums of both operation counts."""
         return StepWork(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 def usual_step(solver: Any, problem: Any) -> StepWork:
-    """Return the operations of a step in Python, derived from the solver's passes.
+    """Return the operation counts of a Python step, from the solver's passes.
 
     Parameters
     ----------
     solver : Solver
-        Its ``iterations`` and ``passes_at`` are called.
+        The solver, whose ``iterations`` and ``passes_at`` are called.
     problem : Problem
-        The problem on which it runs.
+        The problem on which the solver runs.
     """
     iterations = solver.iterations(problem)
     passes = solver.passes_at(problem, iterations) / max(iterations, 1)
@@ -74,7 +74,7 @@ def usual_step(solver: Any, problem: Any) -> StepWork:
 
 
 def full_gradient(problem: ERM, clips: bool) -> StepWork:
-    """Return the operations of a sum of all records' gradients, clipped in l2."""
+    """Return the operation counts of a sum of all gradients, clipped in norm2."""
     if problem.by_moments(clips):
         return StepWork(products=problem.p**2)
     # Norms, factors and their product are passes over the records, too.
@@ -82,12 +82,12 @@ def full_gradient(problem: ERM, clips: bool) -> StepWork:
 
 
 EIGEN, COLUMNS = 0.4, 0.2
-"""Passes over p features in an eigenvalue problem, divided by p^2; products with the
-features per column of X'X."""
+"""Number of passes over p features in an eigenvalue problem, divided by p^2, and number
+of products with the features per column of X'X."""
 
 
 def matrix_work(problem: ERM) -> StepWork:
-    """Return the operations of a noisy sum of outer products and its eigenvalues."""
+    """Return operation counts of a noisy sum of outer products and its eigenvalues."""
     n, p = problem.n, problem.p
     size = p * (p + 1) / 2
     step = StepWork(calls=1.0, draws=size, features=EIGEN * p**3 + 10.0 * size)

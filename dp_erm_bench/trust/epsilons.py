@@ -32,8 +32,8 @@ def proved_epsilon(
     Parameters
     ----------
     uses : iterable of Twin
-        The mechanisms of a run. The levels of those that take a share of the budget
-        are added to the rest by basic composition.
+        The mechanisms of a run. The pure epsilons of mechanisms that take a share of
+        the budget are added to the rest by basic composition.
     delta : float
         In [0, 1).
     adjacency : Adjacency
@@ -176,7 +176,7 @@ def epsilon_by_profile(
 
 
 def _root_of(excess: Callable[[float], float], top: float = 1.0) -> float:
-    """Return the root of a falling function; ``top`` is doubled until it is beyond."""
+    """Return the root of a falling function, searched from 0 to ``top`` or farther."""
     if excess(0.0) <= 0:
         return 0.0
     while excess(top) > 0:
@@ -185,7 +185,7 @@ def _root_of(excess: Callable[[float], float], top: float = 1.0) -> float:
 
 
 def epsilon_by_renyi(uses: Sequence[Twin], delta: float) -> float:
-    """Return the epsilon that dp_accounting converts from the sum of Renyi curves."""
+    """Return the epsilon that dp_accounting computes from the sum of Renyi curves."""
     from dp_accounting.rdp import compute_epsilon
 
     total = np.sum([use.times * use.renyi(ORDERS) for use in uses], axis=0)
@@ -198,8 +198,8 @@ def least_epsilon(uses: Iterable[Twin], delta: float, adjacency: Adjacency) -> f
     """Return an epsilon below which the composition is not private at ``delta``.
 
     Mechanisms without an exact instance are left out, as are selections of unequal
-    noise. The other mechanisms are a function of all releases, hence at least as
-    private.
+    noise. The answers of the other mechanisms are a function of all answers, hence at
+    least as private.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The actual uses of a finished run's mechanisms, and the epsilon of these.
+"""The actual uses of a finished run's mechanisms, and the epsilon of these uses.
 
 This is a second implementation of every bound, which shares no code with the first. It
 takes the noise scales that were used, not the intended multiplier, and the uses that
@@ -24,7 +24,7 @@ from dp_erm_bench.releases.repeat_and_select import RepeatAndSelectMechanism, Ru
 from dp_erm_bench.trust.epsilons import least_epsilon, proved_epsilon
 from dp_erm_bench.trust.twins.base import Array, Twin, required_twin, twin_of
 
-# Two implementations of one bound may differ by these: Renyi orders, lattices.
+# Relative difference that Renyi orders and lattices may cause between implementations.
 TOLERANCES = {"rdp": 1e-3, "none": 0.0}
 OTHERS = 1e-4
 # Relative error of noise that is computed from a published number.
@@ -32,12 +32,12 @@ ROUNDING = 1e-6
 
 
 class Witness:
-    """Check the answers of one mechanism against its streams from before the run.
+    """Checks the answers of one mechanism against its streams from before the run.
 
     Parameters
     ----------
     mechanism : Mechanism
-        As it is before the run.
+        The mechanism in its state before the run.
 
     Attributes
     ----------
@@ -46,8 +46,8 @@ class Witness:
     ratio : float
         The smallest noise / (draw * sensitivity) of all numbers published. It equals
         scale / sensitivity if the noise is the stream's, and is arbitrary otherwise. It
-        is infinite for a kind without a twin, and for a selection whose winners are
-        those of the stream's draws at its scale.
+        is infinite for a kind without a twin, and for a selection whose winners follow
+        from the stream's draws at its scale.
     """
 
     def __init__(self, mechanism: Mechanism) -> None:
@@ -70,7 +70,7 @@ class Witness:
         return float(min([self.ratio, *inside]))
 
     def is_as_loud(self, z: float, rounding: float = ROUNDING) -> bool:
-        """Return whether the noise was at least that of the common multiplier z."""
+        """Return whether the noise was at least as large as a multiplier z requires."""
         return bool(self.ratio >= z * self.release.weight * (1 - rounding))
 
     def __call__(self, query: Query, publish: Callable[[], Any]) -> Any:
@@ -103,7 +103,8 @@ class Recount:
         The epsilon proved for these uses at the budget's delta, by the accountant of
         the calibration.
     least : float
-        A lower bound: the uses are (epsilon, delta)-private for no smaller epsilon.
+        A lower bound on epsilon: the uses are not (epsilon, delta)-DP for any smaller
+        epsilon.
     tolerance : float
         Relative tolerance of ``epsilon``.
     """
@@ -114,7 +115,7 @@ class Recount:
     tolerance: float
 
     def complaint(self, calibration: Calibration, early: bool = False) -> str:
-        """Return how the run departs from its certificate, empty if it does not.
+        """Return a message if the run departs from its certificate, else an empty text.
 
         A run that may stop ``early`` may spend less than is certified.
         """
@@ -139,7 +140,7 @@ def recount(
     declared: Mapping[str, Release] | None = None,
     witnesses: Mapping[str, Witness] | None = None,
 ) -> Recount:
-    """Return the uses of a finished run's mechanisms and the epsilon of these.
+    """Return the uses of a finished run's mechanisms and the epsilon of these uses.
 
     Parameters
     ----------
@@ -150,10 +151,10 @@ def recount(
         Gives the budget, and the accountant whose bound is computed a second time.
     declared : mapping of str to Release, optional
         The releases whose sensitivities are those of the budget's adjacency. By
-        default each mechanism's own.
+        default, the release of each mechanism.
     witnesses : mapping of str to Witness, optional
-        The witnesses of the run, by release. If they saw less noise or more uses than
-        the mechanisms report, these are counted.
+        The witnesses of the run, by release. If a witness saw less noise or more uses
+        than its mechanism reports, the values of the witness count.
     """
     budget, accountant = calibration.budget, calibration.accountant
     question = (budget.number, budget.adjacency, accountant.removesuffix("+pure"))
@@ -178,16 +179,17 @@ def uses_of(
     declared: Mapping[str, Release] | None = None,
     witnesses: Mapping[str, Witness] | None = None,
 ) -> tuple[Twin, ...]:
-    """Return the twin of each mechanism with its smallest scale / sensitivity and uses.
+    """Return each mechanism's twin, with its smallest scale / sensitivity and uses.
 
     Parameters
     ----------
     mechanisms : mapping of str to Mechanism
         The mechanisms after the run, by release.
     declared : mapping of str to Release, optional
-        The releases whose sensitivities count; by default each mechanism's own.
+        The releases whose sensitivities count; by default each mechanism's own release.
     witnesses : mapping of str to Witness, optional
-        The witnesses of the run, by release; those of less noise or more uses count.
+        The witnesses of the run, by release. If a witness saw less noise or more uses
+        than its mechanism reports, the values of the witness count.
 
     Raises
     ------
@@ -228,7 +230,7 @@ def listen_to_run(mechanisms: Mapping[str, Mechanism]) -> dict[str, Witness]:
     """Attach a witness to each mechanism before a run, and return the witnesses.
 
     A witness sees only steps that are not compiled (``mechanisms.ahead = False``). The
-    minimiser of a perturbed objective has none, because it answers no query.
+    minimiser of a perturbed objective has no witness, because it answers no query.
     """
     watch_runs(mechanisms)
     witnesses = {

@@ -34,10 +34,10 @@ class Exchange:
 
 @dataclass
 class Log:
-    """The queries of a run with their answers, its iterates, and its uses by release.
+    """The record of a run: queries with answers, iterates, and uses by release.
 
-    ``uses`` lists each mechanism, so a release inside of others may occur several
-    times. ``steps`` are the step numbers of the iterates, if they are known.
+    ``uses`` lists each mechanism, so a release that is nested in another one may occur
+    several times. ``steps`` are the step numbers of the iterates, if they are known.
     """
 
     exchanges: list[Exchange] = field(default_factory=list)
@@ -73,12 +73,12 @@ class ReplayReport:
 
 
 class Writer:
-    """Record a run, and replay the answers of another run if one is given.
+    """Records a run, and replays the answers of another run if one is given.
 
     Parameters
     ----------
     log : Log
-        Filled during the run.
+        The log to fill during the run.
     first : Log, optional
         The run whose answers are replayed, use by use.
     counts : bool
@@ -90,7 +90,7 @@ class Writer:
         self.fed = iter(() if first is None else tuple(first.exchanges))
 
     def __call__(self, query: Query, publish: Callable[[], Any]) -> Any:
-        """Return a copy of the answer, because a solver may change its array."""
+        """Return a copy of the answer, as a solver may change the array it gets."""
         # The query is copied because a solver may change a published array too.
         value, declared = query.value.copy(), np.array(query.sensitivity)
         recorded = replace(query, value=value, sensitivity=declared)
@@ -130,7 +130,7 @@ def compare_logs(first: Log, second: Log) -> ReplayReport:
 
 
 def _place(steps: Sequence[int], k: int, one: Array, other: Array) -> str:
-    """Return in words at which step iterate k differs, and how."""
+    """Return words that say at which step iterate k differs, and how."""
     step = f"step {steps[k]}" if k < len(steps) else "the end"
     if 0 < k < len(steps) and steps[k] > steps[k - 1] + 1:
         step = f"steps {steps[k - 1] + 1} to {steps[k]}"
@@ -146,7 +146,7 @@ def _are_same(one: Array, other: Array) -> bool:
 
 def relative_changes(a: Query, b: Query) -> Array:
     """Return each trial's change of a query relative to its declared sensitivity."""
-    same = (a.value == b.value) & np.isinf(a.value)  # what is excluded in both runs
+    same = (a.value == b.value) & np.isinf(a.value)  # entries excluded in both runs
     with np.errstate(invalid="ignore", over="ignore"):
         change = np.where(same, 0.0, np.abs(a.value - b.value))
         if a.vector:

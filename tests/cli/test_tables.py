@@ -288,7 +288,10 @@ def test_a_table_is_told_what_a_caption_says(folder, capsys):
     said = "Median and its 95 % interval of 6 seeds, 1 draw of the data.\n"
     assert err.startswith("Objective F(w).\nData: log1 (log1); log2 (log2). n x p: 80 ")
     assert f"\n{said}" in err
-    assert "Uncharged: smoothness" in err and "Certified epsilon above" in err
+    assert (
+        "Uncharged uses of the data: smoothness" in err
+        and "Certified epsilon unknown" in err
+    )
 
 
 def test_whose_uses_were_not_charged_is_told():
@@ -297,7 +300,10 @@ def test_whose_uses_were_not_charged_is_told():
     frame["uncharged"] = frame["uncharged"].mask(tuned, "smoothness,tuning")
     one, other = dict.fromkeys(frame["line"])
     said = caption_of_view(rows_of_view(frame, View("epsilon")), "About.")
-    assert f"Uncharged: smoothness; tuning ({other})." in said and one not in said
+    assert (
+        f"Uncharged uses of the data: smoothness; tuning ({other})." in said
+        and one not in said
+    )
 
 
 @each(

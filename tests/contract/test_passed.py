@@ -347,5 +347,5 @@ def test_captions_name_those_that_have_not_passed(here, tmp_path):
     assert "passed" not in origin_in_words(rows[:1].assign(run="run"), tmp_path)
     half = rows[2:].assign(run="run", doubt=[HALF, ""])
     assert origin_in_words(half, tmp_path).endswith(
-        f"\nPassed with a doubt: b ({HALF})."
+        f"\nPassed dp-erm-bench check with a doubt: b ({HALF})."
     )

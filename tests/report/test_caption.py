@@ -57,28 +57,30 @@ def test_standardised_data_are_called_so(text):
     given = {"standardise": True, "uncharged": "standardisation,smoothness,tuning"}
     found = text(given, given)
     assert "Data: log1, standardised." in found
-    assert "Uncharged: smoothness; standardisation; tuning." in found
+    assert "Uncharged uses of the data: smoothness; standardisation; tuning." in found
 
 
 def test_uncharged_is_always_printed(text):
-    assert "Uncharged: smoothness; tuning." in text()
-    assert "Uncharged: none." in text({"uncharged": ""}, {"uncharged": ""})
-    assert "Uncharged: none." in text({"uncharged": None}, {"uncharged": pd.NA})
+    assert "Uncharged uses of the data: smoothness; tuning." in text()
+    for one, other in (("", ""), (None, pd.NA)):
+        found = text({"uncharged": one}, {"uncharged": other})
+        assert "Uncharged uses of the data: none." in found
 
 
 def test_uses_that_not_all_lines_make_are_told_with_whose_they_are(text):
     found = text({}, {"uncharged": "tuning"})
-    assert "Uncharged: smoothness (DP-CD, cyclic); tuning." in found
+    assert "Uncharged uses of the data: smoothness (DP-CD, cyclic); tuning." in found
 
 
 def test_calibration_and_unproved_epsilon_of_each_line(text):
     found = text({"certified": 0.997}, {"certified": 1.87, "calibration": "authors"})
     authors = "authors (DP-SGD, authors' noise)"
     assert f"Calibration: certified (DP-CD, cyclic); {authors}." in found
-    unproved = "Certified epsilon above the nominal one or unknown: "
-    assert f"{unproved}DP-SGD, authors' noise (up to 1.87 times)." in found
+    unproved = "Certified epsilon unknown, or above the nominal one: "
+    assert f"{unproved}DP-SGD, authors' noise (1.87 times)." in found
     for certified in (0.99, 1.0):
-        assert f"{unproved}no line." in text({}, {"certified": certified})
+        text_of_all = text({}, {"certified": certified})
+        assert "of every line is at most the nominal one." in text_of_all
     for certified in (None, math.nan):
         found = text({}, {"certified": certified})
         assert f"{unproved}DP-SGD, authors' noise (none is proved)." in found
@@ -124,17 +126,16 @@ def test_what_holds_of_all_panels_stands_once_and_what_differs_with_its_panel(ta
         "epsilon: 1 (a); 10 (b).",
         "Mean and min..max of 4 report runs (a); median and min..max of 3 report runs "
         "(b), at",
-        "Uncharged: smoothness (a); standardisation (b); tuning.",
+        "Uncharged uses of the data: smoothness (a); standardisation (b); tuning.",
     ):
         assert words in found, found
 
 
 def test_lines_that_lie_on_each_other_are_told(tabulate):
     same = {"line": "DP-SGD authors"}
-    assert "Coincide: DP-CD, cyclic and DP-SGD, authors' noise (log1)." in said(
-        tabulate({}, same), PLAIN
-    )
-    assert "Lie on" not in said(tabulate({}, same | {"end": 0.2}), PLAIN)
+    found = said(tabulate({}, same), PLAIN)
+    assert "coincide: DP-CD, cyclic and DP-SGD, authors' noise (log1)." in found
+    assert "coincide" not in said(tabulate({}, same | {"end": 0.2}), PLAIN)
 
 
 RUN = "01700000000000000000-here-"

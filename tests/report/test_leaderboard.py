@@ -520,7 +520,7 @@ def test_the_page_and_captions_name_those_in_doubt(table, tmp_path, monkeypatch)
     assert "doubt" not in text_of(table)
     doubt = np.where(table["line"].eq("sgd"), "checked, uncharged: solved", "")
     table = table.assign(doubt=doubt, checked=doubt == "")
-    said = "Passed with a doubt: sgd (checked, uncharged: solved)."
+    said = "Passed dp-erm-bench check with a doubt: sgd (checked, uncharged: solved)."
     assert f"\n- {said}\n" in text_of(table)
     captions = []
     monkeypatch.setattr(

@@ -111,7 +111,7 @@ def test_captions_say_what_is_not_charged_and_not_proved(table, tmp_path, captio
     assert "Dashed" not in (tmp_path / "log.txt").read_text()
     lasso, answers = (captions[f"talwar2015_{one}"] for one in ("lasso", "answers"))
     assert "unknown: Frank-Wolfe, printed (not proved) (up to 1.61 times)" in lasso
-    assert "Certified epsilon above the nominal one or unknown: no line." in answers
+    assert "The certified epsilon of every line is at most the nominal one." in answers
     # Nine lines are two panels: a and b are of the first data set.
     assert "smoothness (a, b); standardisation (e, f); tuning." in answers
 
@@ -184,7 +184,7 @@ def test_captions_are_about_what_ran(table, tmp_path, captions):
     drawn(table, tmp_path)
     text = captions["talwar2015_answers"]
     assert "adjacency: replace_one." in text
-    assert "Uncharged: smoothness; tuning." in text
+    assert "Uncharged uses of the data: smoothness; tuning." in text
 
 
 def test_the_axis_holds_all_points_though_the_first_line_starts_later(table, tmp_path):

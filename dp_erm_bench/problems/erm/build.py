@@ -49,12 +49,12 @@ def erm_from_arrays(
         in scipy. A DataFrame names the features.
     y : array of shape (n,)
         Labels. For classification -1 and +1, 0 and 1, or booleans, or any labels with
-        ``positive`` or ``classes``. That 0 means -1 is read from them.
+        ``positive`` or ``classes``. Whether 0 means -1 is read from the labels.
     loss, penalty, constraint : str, mapping, or Loss, Penalty, Constraint
         Names of conf/, mappings with ``name`` and parameters, or objects of your own; a
         loss may be a file.
     strength : float or '1/n', optional
-        The strength of the penalty, if that is not an object.
+        The strength of the penalty, if the penalty is not an object.
     bounds : mapping, float or array of shape (p,), optional
         Public bounds on a record, not computed from the data: ``columns`` (R_j,
         one number or p numbers) or ``norm`` (R_2), or both, and optionally ``label``
@@ -68,14 +68,14 @@ def erm_from_arrays(
     intercept : float, optional
         The constant of a last column that is added; None or 0 for none.
     classes : list of labels, optional
-        All labels that may occur (``['no', 'yes']``). Of two numbers the larger becomes
-        +1 without ``positive``. If None, they are read from y if ``positive`` is given
-        or 0 means -1, and `uncharged` lists them. That is so even if y is a Series of
-        categories.
+        All labels that may occur (``['no', 'yes']``). Without ``positive`` the larger
+        of two numbers becomes +1. If None, the classes are read from y if ``positive``
+        is given or 0 means -1, and `uncharged` lists this use. This also applies to a
+        Series of categories.
     scale : {'bounds'}, optional
         ``bounds`` to map columns to [-1, 1] by their declared bounds or ranges, which
-        costs no budget. ``norm`` then bounds the mapped record, and a fitted model maps
-        records, too. None to map nothing.
+        costs no budget. ``norm`` then bounds the mapped record, and a fitted model also
+        maps the records that it is given. None to map nothing.
     public : bool
         Whether the records are public; then pickled results keep their trajectory.
 
@@ -184,7 +184,7 @@ def build_problem(
 
 
 def strength_of(value: float | str, n: int, key: str = "strength") -> float:
-    """Return a strength as a number; ``'1/n'`` is the inverse of n records.
+    """Return a strength as a number, where ``'1/n'`` is 1 divided by n.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def strength_of(value: float | str, n: int, key: str = "strength") -> float:
     n : int
         Number of records.
     key : str
-        The parameter's name in the message.
+        Name of the parameter in messages.
     """
     if isinstance(value, str) and value.replace(" ", "") == "1/n":
         return 1.0 / n
@@ -266,7 +266,7 @@ def _require_usual(key: str, dataset: Dataset) -> Usual:
 
 
 def _build_penalty(name: str, parameters: dict[str, Any], dataset: Dataset) -> Penalty:
-    """Return a penalty by name, with its strength resolved if it has one."""
+    """Return a penalty by name, with its strength, if it has one, as a number."""
     strength = parameters.pop("strength", "auto")
     if hasattr(registry.build("penalty", name), "strength"):
         usual = dataset.usual

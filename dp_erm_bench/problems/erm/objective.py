@@ -6,16 +6,16 @@ on H (`smoothness`) and `convex`. The sensitivity of a published minimiser depen
 penalty's modulus of strong convexity, and bounds on derivatives on the largest margin
 over the domain. A wrong constant makes a certified epsilon wrong. Each constant of a
 part from outside the package is therefore compared with what the part itself computes:
-a loss on a wide grid, the others at random points. This finds mistakes but is no proof.
-Between the points of the grid, and beyond margins of 10^6 and labels of 40, the
-constants are the author's word.
+a loss on a wide grid, other parts at random points. This finds mistakes but is not a
+proof. Between the points of the grid, and beyond margins of 10^6 and labels of 40, the
+constants are only declared by their author.
 
 **Smoothness constants** of the data term are public, from the data, or published.
 Nothing here is private by itself: ``releases.smoothness`` adds the noise. What depends
 only on the features is kept with the dataset (`compute_once`), so that all problems,
-batches and fits on it share it. It is not kept on disk. Checking an eigenvalue that was
-read costs as much as computing it, since a vector shows only that the largest one is no
-smaller.
+batches and fits on it share it. It is not kept on disk. Checking an eigenvalue from a
+file costs as much as computing it, because an eigenvector only proves that the largest
+eigenvalue is not smaller.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ ROUNDED = 1.0 + 1e-6
 """Factor by which rounding may exceed a constant of a loss."""
 
 PLACES = 20
-"""Cells that are halved at once: so many of largest change, and of largest slope."""
+"""Number of cells halved at once, of largest change and also of largest slope."""
 
 _LABELS = (-40.0, -3.5, -1.0, 0.0, 0.25, 1.0, 2.0, 30.0)
 _SIZES = np.concatenate([np.logspace(-6, 0, 60), np.linspace(1, 50, 981), [1e3, 1e6]])
@@ -82,7 +82,7 @@ def check_loss(loss: Loss) -> None:
 def check_intercept(
     constant: float, p: int, penalty: Penalty, constraint: Constraint
 ) -> None:
-    """Raise UsageError if a domain leaves the weight of the intercept one sign only.
+    """Raise UsageError if the domain allows only one sign of the intercept's weight.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ def _refine_grid(loss: Loss, label: float) -> Array:
 def _compare_derivatives(
     loss: Loss, z: Array, v: Array, d: Array, dd: Array
 ) -> list[tuple[str, Array, Any]]:
-    """Return the possible faults, each with margins and whether it occurs there.
+    """Return each possible fault, with margins and a mask of where the fault occurs.
 
     ``v``, ``d`` and ``dd`` are the values, first and second derivatives at z, which
     increases.
@@ -255,7 +255,7 @@ def _compare_derivatives(
 
 
 def _each_by_itself(loss: Loss, y: Array, z: Array, expected: Array) -> bool:
-    """Return whether the derivative is the same compiled, and on half the records."""
+    """Return whether the derivative is the same if compiled, and on half the data."""
     from dp_erm_bench.kernels.losses import residuals
 
     compiled, half = np.empty(z.size), slice(None, None, 2)
@@ -308,8 +308,8 @@ class Smoothness:
         ``public``: from the declared bounds, M_j = H R_j^2 and beta = H R_2^2.
         ``data``: M_j = H mean_i x_ij^2 and beta = H lambda_max(X'X / n), a use
         of the data that no budget pays for. Records whose squares do not add up to
-        finite numbers count as zeros. ``auto``: public if bounds are declared, else
-        data.
+        finite numbers count as zeros. ``auto``: ``public`` if bounds are declared, else
+        ``data``.
     dataset : Dataset
     loss : Loss
     """
@@ -462,10 +462,10 @@ def square_bounds(dataset: Dataset, loss: Loss, source: str) -> tuple[Array, str
     loss : Loss
     source : {'auto', 'declared', 'data'}
         ``declared``: H R_j^2. ``data``: the largest H x_ij^2, as in the papers'
-        figures. The b_j set the scale of the noise. The release is private given the
-        b_j as public numbers, since terms of other records are cut off at them, and
-        ``uncharged`` lists ``smoothness_bounds``. ``auto``: declared if there are
-        bounds, else data.
+        figures. The b_j set the scale of the noise. If the b_j count as public numbers,
+        the release is private, because the terms of other records are cut off at b_j.
+        ``uncharged`` lists ``smoothness_bounds``. ``auto``: ``declared`` if there are
+        bounds, else ``data``.
 
     Raises
     ------
@@ -529,7 +529,7 @@ BOUNDS = ("lipschitz", "record_smoothness", "smoothness", "square_bounds")
 """The members on which sensitivities depend."""
 
 MOST_FEATURES = 4096
-"""Above this many features X'X no longer pays (128 MB)."""
+"""Largest number of features for which X'X pays (128 MB)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -543,7 +543,7 @@ class ERM:
     smoothness_kind : {'auto', 'public', 'data'}
         The source of the smoothness constants (:class:`Smoothness`).
     released : ReleasedSmoothness, optional
-        Published constants, which replace them.
+        Published smoothness constants, which are used instead.
 
     Attributes
     ----------
@@ -563,7 +563,7 @@ class ERM:
     origin: Self | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Check that labels and sets fit, and that parts are what they declare."""
+        """Check that labels and sets fit, and that parts keep their declarations."""
         # No solver runs on a loss that cannot be compiled.
         if self.loss.source and not self.loss.reason_not_compiled:
             check_loss(self.loss)
@@ -631,7 +631,7 @@ class ERM:
         Raises
         ------
         Unsupported
-            If it is not separable.
+            If the penalty is not separable.
         """
         if not isinstance(self.penalty, SeparablePenalty):
             raise Unsupported(inseparable_sentence(self.penalty))
@@ -639,7 +639,7 @@ class ERM:
 
     @cached_property
     def lipschitz(self) -> float:
-        """Return a bound on |phi'(x.w, y)| over the domain of w; infinite if none."""
+        """Return a bound, perhaps infinite, on |phi'(x.w, y)| over the domain of w."""
         parts = (self.loss, self.penalty, self.constraint)
         return lipschitz_constant(*parts, self.dataset.bounds)
 
@@ -683,7 +683,7 @@ class ERM:
         return self.constraint.project(np.zeros((batch, self.p)))
 
     def square_bounds(self, source: str) -> tuple[Array, str]:
-        """Return b_j, and where they come from, see `square_bounds` of this module."""
+        """Return the b_j and their source, see the function `square_bounds`."""
         return square_bounds(self.dataset, self.loss, source)
 
     def clipped_squares(self, bounds: Array) -> Array:
@@ -703,7 +703,7 @@ class ERM:
 
     @property
     def record_smoothness(self) -> float:
-        """Return H R_2^2, a bound on a record's curvature; 0 if none is declared."""
+        """Return H R_2^2, a bound on a record's curvature, 0 if it is not declared."""
         bounds = self.dataset.bounds
         return self.loss.smoothness * bounds.norm**2 if bounds else 0.0
 
@@ -729,8 +729,8 @@ def lipschitz_constant(
 ) -> float:
     """Return a bound on |phi'(x.w, y)| over the domain of w.
 
-    It is the loss's own constant if that is finite. Otherwise it holds for records
-    within the declared bounds: with |x.w| <= Z over the domain and |y| <= Y, the bound
+    It is the loss's own constant if that is finite. Otherwise it is a bound for records
+    within the declared bounds. If |x.w| <= Z over the domain and |y| <= Y, the bound
     for the squared loss is Z + Y. It is infinite if the domain is unbounded, or if no
     bounds, or none on the label, are declared. Nothing here is computed from the data.
 
@@ -738,7 +738,7 @@ def lipschitz_constant(
     ----------
     loss : Loss
     penalty : Penalty
-        The points where it is infinite are not in the domain.
+        The points where the penalty is infinite are not in the domain.
     constraint : Constraint
     bounds : Bounds or None
         Declared bounds on a record.

@@ -20,7 +20,7 @@ EXTREME = 1e100
 
 
 class Oracle(base.BaseOracle, ABC):
-    """Gradients and steps at the iterates of B trials.
+    """Computes gradients and makes steps at the iterates of B trials.
 
     The iterates start at zero, or at the point of the domain that is nearest to it. The
     kind of the oracle (dense, sparse, Gram) is chosen once, by ``ERMProblem.oracle``.
@@ -29,9 +29,9 @@ class Oracle(base.BaseOracle, ABC):
     contributes 0 to a query if its margin, its derivative or the norm of its gradient
     is not a finite float. Its contribution depends only on the record, the iterate and
     the threshold, and zero is within every threshold. Sensitivities are therefore those
-    of clipped contributions, for records that are replaced as for those that are
-    removed. Without a threshold nothing is private, and a run that overflows is seen to
-    diverge.
+    of clipped contributions, both for records that are replaced and for records that
+    are removed. Without a threshold nothing is private, and a run that overflows is
+    seen to diverge.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Oracle(base.BaseOracle, ABC):
     kernels : namespace
         The kernels over this kind of matrix.
     columns, rows
-        The features in the forms that kernels walk by column and by record.
+        The features, in the forms that kernels read by column and by record.
     """
 
     problem: ERM
@@ -61,17 +61,17 @@ class Oracle(base.BaseOracle, ABC):
 
     @staticmethod
     def form(matrix: Any) -> Any:
-        """Return a matrix in the form that the kernels take."""
+        """Return a matrix in the form that kernels accept."""
         return matrix
 
     @cached_property
     def columns(self) -> Any:
-        """Return the features for kernels that walk columns."""
+        """Return the features for kernels that read columns."""
         return self.form(self.problem.dataset.X)
 
     @cached_property
     def rows(self) -> Any:
-        """Return the features for kernels that walk records: stochastic methods."""
+        """Return the features for kernels that read records (stochastic methods)."""
         return self.form(self.problem.dataset.rows)
 
     @property
@@ -89,7 +89,7 @@ class Oracle(base.BaseOracle, ABC):
     def residuals(self) -> Array:
         """Return phi'(x_i.w, y_i), shape (B, n); valid until the next call.
 
-        It is 0 where it or the margin is not finite.
+        An entry is 0 where the derivative or the margin is not finite.
         """
         r = self._compute_derivatives()
         without_nan(r.ravel())
@@ -101,7 +101,7 @@ class Oracle(base.BaseOracle, ABC):
 
     @cached_property
     def _may_overflow(self) -> bool:
-        """Whether entries or labels are so large that gradients may overflow."""
+        """Return whether entries or labels are so large that gradients may overflow."""
         X = self.problem.dataset.X
         entries = X if isinstance(X, np.ndarray) else X.data
         ends = [
@@ -129,7 +129,7 @@ class Oracle(base.BaseOracle, ABC):
         coordinates : int array of shape (B,)
             The coordinate j of each trial.
         value : array of shape (B,)
-            The derivative along it.
+            The derivative along that coordinate.
         step : array of shape (B,)
             The step size.
         """
@@ -151,9 +151,9 @@ class Oracle(base.BaseOracle, ABC):
         Parameters
         ----------
         coordinates : int array of shape (B,)
-            Where v has its entry, in each trial.
+            The coordinate of the entry of v, in each trial.
         values : array of shape (B,)
-            That entry.
+            The value of this entry.
         part : array of shape (B,)
             The weight of v.
         """
@@ -176,7 +176,7 @@ class Oracle(base.BaseOracle, ABC):
         self._margins = None
 
     def objective(self, w: Array) -> Array:
-        """Return F at given points, (B, p) to (B,); ``self.w`` uses known margins."""
+        """Return F at given points, (B, p) to (B,); margins of ``self.w`` are known."""
         margins = self.margins if w is self.w else self.product(w)
         sums = [loss_sum(self.loss, self.y, z) for z in margins]
         means = np.array(sums) / self.problem.n
@@ -203,7 +203,7 @@ class Oracle(base.BaseOracle, ABC):
         return out
 
     def _finite_derivatives(self, clip: Array) -> Array:
-        """Return the derivatives, 0 for gradients that are clipped and not finite."""
+        """Return the derivatives, 0 if a gradient to be clipped is not finite."""
         r, clipped = self._compute_derivatives(), np.isfinite(clip).all(axis=1)
         drop_lengths(r, self.problem.dataset.row_norms, clipped)
         return r
@@ -223,7 +223,7 @@ class Oracle(base.BaseOracle, ABC):
         return out
 
     def record_sum(self, trial: int, records: Indices, clip: float) -> Array:
-        """Return the sum of some records' gradients, clipped in l2, of one trial.
+        """Return the sum of the l2-clipped gradients of given records, for one trial.
 
         Parameters
         ----------
@@ -258,11 +258,11 @@ class Oracle(base.BaseOracle, ABC):
         coordinates : int array of shape (B, k)
             The coordinate of each step.
         noise : array of shape (B, k)
-            It is added to the coordinate's clipped gradient.
+            The noise, which is added to the coordinate's clipped gradient.
         clip, steps : arrays of shape (B, p)
             Clipping thresholds and step sizes of the coordinates.
         total : array of shape (B, p), or of no rows
-            The sum of the iterates is added to it.
+            The total to which the sum of the iterates is added.
         """
         if self._may_overflow:
             trials = np.arange(self.batch)
@@ -296,7 +296,7 @@ class Oracle(base.BaseOracle, ABC):
         batches : (records, offsets)
             Step t uses ``records[offsets[t]:offsets[t + 1]]``.
         noise : array of shape (k, p), or (0, p) for none; else ValueError
-            It is added to the sum of clipped gradients.
+            The noise, which is added to the sum of clipped gradients.
         clip : float
             Clipping threshold of the norm of a record's gradient.
         steps : array of shape (k,)
@@ -340,7 +340,7 @@ class Oracle(base.BaseOracle, ABC):
         batches : (records, offsets)
             Step t uses ``records[offsets[t]:offsets[t + 1]]``.
         noise : array of shape (k, p)
-            It is added to the sum of the differences of clipped gradients.
+            The noise, which is added to the sum of differences of clipped gradients.
         scales : (clip, step, expected)
             Clipping threshold, step size, and expected batch size.
         """

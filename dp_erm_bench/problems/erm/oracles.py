@@ -22,7 +22,7 @@ MOSTLY = 0.15
 
 
 class DenseOracle(Oracle):
-    """Gradients by fused kernels that read a column once for several trials."""
+    """Computes gradients by fused kernels; several trials share one reading of X."""
 
     kernels: ClassVar[Any] = SimpleNamespace(
         column=dense.column,
@@ -47,7 +47,7 @@ class DenseOracle(Oracle):
 
 
 class SparseOracle(Oracle):
-    """Gradients by a walk along stored entries; no matrix is made dense."""
+    """Computes gradients from the stored entries; no matrix is made dense."""
 
     kernels: ClassVar[Any] = sparse
 
@@ -78,7 +78,7 @@ class SparseOracle(Oracle):
 
     @property
     def wide(self) -> bool:
-        """Whether p > n: rows are then long, and cheaper than columns for one trial."""
+        """Return whether p > n, so that rows are cheaper than columns for one trial."""
         return self.problem.p > self.problem.n
 
 
@@ -89,11 +89,11 @@ def second_moments(data: Dataset) -> tuple[Array, Array]:
 
 
 class GramOracle(DenseOracle):
-    """Gradients in O(p) per coordinate step, for any number of records.
+    """Computes gradients in O(p) per coordinate step, for any number of records.
 
-    It serves the squared loss if no derivative is clipped: at epsilon = inf, or on a
-    bounded domain, on which the thresholds L_j are never reached. A solver may have
-    lower thresholds without declaring it (``Solver.clips``). Then gradients are clipped
+    It is used for the squared loss if no derivative is clipped: at epsilon = inf, or on
+    a bounded domain, where the thresholds L_j are never reached. A solver may use lower
+    thresholds without declaring them (``Solver.clips``). Then gradients are clipped
     record by record.
     """
 
@@ -181,11 +181,11 @@ class GramOracle(DenseOracle):
         coordinates : int array of shape (B, k)
             The coordinate of each step.
         noise : array of shape (B, k)
-            It is added to the coordinate's clipped gradient.
+            The noise, which is added to the coordinate's clipped gradient.
         clip, steps : arrays of shape (B, p)
             Clipping thresholds and step sizes of the coordinates.
         total : array of shape (B, p), or of no rows
-            The sum of the iterates is added to it.
+            The total to which the sum of the iterates is added.
         """
         if _is_below(clip, self._derivative_bounds[0]):
             super().coordinate_steps(coordinates, noise, clip, steps, total)
@@ -202,6 +202,9 @@ class GramOracle(DenseOracle):
 
 
 def _is_below(clip: Array, bounds: Array | float) -> bool:
-    """Return whether a threshold above 0 is below its bound; 0: an empty column."""
+    """Return whether a threshold above 0 is below its bound.
+
+    A threshold of 0 does not count, because it belongs to an empty column.
+    """
     low = (clip > 0.0) & (clip < np.multiply(bounds, 1.0 - 1e-12))
     return bool(low.any())

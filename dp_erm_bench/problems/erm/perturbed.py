@@ -38,21 +38,23 @@ def minimise_perturbed(
     linear : array of shape (p,)
         Gradient of the linear term.
     ridge : float
-        ridge plus the penalty's own modulus must be positive.
+        Strength of the added l2 term. Together with the penalty's own modulus it must
+        be positive.
     tolerance : float
-        The distance that is sought. It is not promised: read ``distance``.
+        The distance that is sought. The result states the distance reached, which may
+        be larger, in ``distance``.
     start : array of shape (p,), optional
         Where the search starts; None for zero.
 
     Returns
     -------
     Minimiser
-        If the objective is smooth, the point of Newton's method, which ends at
-        rounding, or near it for sparse features. Otherwise the point of proximal Newton
-        steps, if these are cheaper. From there accelerated proximal gradient steps with
-        restarts follow (``composite.accelerated_points``). A momentum derived from
-        strong convexity would be that of the ridge, which says little on a face of the
-        set.
+        The best point found, with its distance. If the objective is smooth, Newton's
+        method runs until rounding, or nearly so for sparse features. Otherwise proximal
+        Newton steps are made if these are cheaper. If needed, accelerated proximal
+        gradient steps with restarts follow (``composite.accelerated_points``). Their
+        momentum is not derived from strong convexity, which would be that of the ridge
+        and says little on a face of the set.
     """
     steps = PerturbedSteps(problem, linear, ridge)
     w = np.zeros(problem.p) if start is None else start
@@ -86,8 +88,8 @@ def maximise_shifted_dual(
 
     Let F = L + kappa Omega, where L includes the penalty's l2 part and the ridge, and
     let K = kappa |P|(F). The dual is the maximum over u in K + linear of min_w L(w) +
-    u.w. Hence linear = b / n shifts its set by b / n. Contrary to the paper, the
-    maximiser is not the old one plus b / n.
+    u.w. Hence linear = b / n shifts the set of u by b / n. Contrary to the paper, the
+    maximiser is not the unshifted maximiser plus b / n.
 
     Parameters
     ----------

@@ -63,9 +63,9 @@ if TYPE_CHECKING:
 def held_out_measures(problem: ERM, w: Array) -> dict[str, Array]:
     """Return measures of B models on the test part, (B, p) to (B,) each.
 
-    Without a test part there are none. `test_risk` is the mean loss, and
-    `test_objective` that plus the penalty. For a classification there are
-    `test_accuracy` and `balanced_accuracy`; the latter is nan if the test part has one
+    Without a test part there are no measures. `test_risk` is the mean loss, and
+    `test_objective` is the mean loss plus the penalty. For a classification there are
+    `test_accuracy` and `balanced_accuracy`, which is nan if the test part has only one
     class. For a regression there are `rmse` and `r2`, with the margins as predictions.
     """
     data = problem.dataset
@@ -90,8 +90,7 @@ def held_out_measures(problem: ERM, w: Array) -> dict[str, Array]:
 def errors_of(predictions: Array, y: Array) -> dict[str, Array]:
     """Return `rmse` and `r2` of B predictions of n labels, (B, n) to (B,) each.
 
-    The latter is 1 - mean squared error / variance of the labels; nan if the variance
-    is 0.
+    `r2` is 1 - mean squared error / variance of the labels; nan if the variance is 0.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # of runs that diverge
         squares = np.square(predictions - y).mean(axis=1)
@@ -103,7 +102,8 @@ def errors_of(predictions: Array, y: Array) -> dict[str, Array]:
 def ranking_measures(problem: ERM, w: Array) -> dict[str, Array]:
     """Return `auc` of B models on the test part of a classification, if it has one.
 
-    It needs a sort, which at every checkpoint would take a fifth of the time of a run.
+    Computing it needs a sort, which at every checkpoint would take a fifth of the time
+    of a run.
     """
     data = problem.dataset
     if data.X_test is None or data.y_test is None or not problem.loss.classification:
@@ -164,14 +164,14 @@ def constant_model(problem: ERM, least: float | None) -> tuple[float, dict[str, 
     Returns
     -------
     margin : float
-        It minimises the mean loss of the training part over constant margins, without
-        penalty and constraint: the log-odds, the mean, or Huber's location. Infinite if
-        the mean loss has no minimum, as for the logistic loss on one class.
+        The constant that minimises the mean loss of the training part, without penalty
+        and constraint: the log-odds, the mean, or Huber's location. Infinite if the
+        mean loss has no minimum, as for the logistic loss on one class.
     measures : dict
-        `train_risk` is that mean loss. With an intercept, `objective` is that of the
-        best point whose other weights are 0; its own weight counts in the penalty and
-        in the constraint. If a minimum is certified, `relative_error` is that of this
-        point.
+        `train_risk` is the mean loss at that constant. With an intercept, `objective`
+        is the objective at the best point whose weights, except the intercept's, are 0.
+        The weight of the intercept counts in the penalty and in the constraint. If a
+        minimum is certified, `relative_error` is the error of this point.
     """
     data, loss = problem.dataset, problem.loss
     y, counts = np.unique(data.y, return_counts=True)
@@ -239,10 +239,11 @@ def least_along(
     Parameters
     ----------
     function : callable
-        It may have kinks. If it keeps falling, the place is infinite; so is the value
-        if it is negative by then.
+        The function, which may have kinks. If it keeps falling, the place is infinite,
+        and so is the value if it has become negative.
     start : float
-        A point near the minimum. The search is exact to 1e-8 of the distance from it.
+        A point near the minimum. The search is exact to 1e-8 of the distance from the
+        start.
     low, high : float
         The interval that is searched; it contains 0.
     """
@@ -311,8 +312,8 @@ def area_under_curve(scores: Array, positive: NDArray[np.bool]) -> Array:
     """Return the area under the ROC curve of B score vectors.
 
     It is the share of the pairs of a positive and a negative record in which the
-    positive one has the larger score; ties count one half. It takes one sort for each
-    vector, O(B n log n) time.
+    positive one has the larger score; ties count one half. Computing it takes one sort
+    for each vector, O(B n log n) time.
 
     Parameters
     ----------
@@ -348,12 +349,12 @@ STREAM = 0x5EED
 
 
 class Population(ABC):
-    """The risk of models of a problem over its population, or a fresh sample of it.
+    """The risk of models over the population of a problem, or over a fresh sample.
 
     Attributes
     ----------
     exact : bool
-        Whether it is an expectation, not the mean over a sample.
+        Whether the risk is an expectation, not the mean over a sample.
     """
 
     problem: Any
@@ -375,8 +376,8 @@ class Population(ABC):
     def excess_objective(self, w: Array) -> Array:
         """Return the risks plus penalty, minus the least such sum, (B, p) to (B,).
 
-        Without a penalty this is `excess`. Otherwise it is nan, unless a subclass knows
-        the least sum.
+        Without a penalty this is `excess`. With a penalty it is nan, unless a subclass
+        knows the least sum.
         """
         plain = isinstance(self.problem.penalty, NoPenalty)
         return self.excess(w) if plain else np.full(len(w), math.nan)
@@ -392,8 +393,8 @@ class Population(ABC):
 class MedianPopulation(Population):
     """The expected absolute loss under the law of median_regression.
 
-    It depends on w only through norm2(w - w*) and grows with it. Over a convex set it
-    is therefore least at the projection of w*.
+    The expected loss depends on w only through norm2(w - w*) and grows with this
+    distance. Over a convex set it is therefore least at the projection of w*.
     """
 
     problem: Any
@@ -425,7 +426,7 @@ class FreshSample(Population):
     """The mean loss over records that no mechanism reads.
 
     The least risk is that of the sample, if it is certified. On average it is at most
-    that of the population, so an excess is rather too large.
+    the least risk of the population, so an excess tends to be too large.
     """
 
     problem: Any
@@ -468,7 +469,8 @@ def population_of(problem: Any) -> Population | None:
     Raises
     ------
     UsageError
-        If the held-out part is smaller, or the law gives no expectation of the loss.
+        If the held-out part has fewer records than ``dataset.n_fresh``, or if the law
+        gives no expectation of the loss.
     """
     data = problem.dataset
     fresh = data.spec.get(FRESH)
@@ -519,10 +521,12 @@ class LinearModel:
         The categories of each column whose indicators are features. Instead of the
         indicators, a table may have the column itself, of texts or numbers.
     ranges : Ranges or None
-        The ranges by which records are mapped and, if those of the fit were, clipped.
+        The ranges by which records are mapped and, if the fit clipped its records, to
+        which they are clipped.
     mapped : tuple of Features
-        The problem's own records, which are already mapped, as are slices of dense
-        ones. A copy of them counts as raw records, and a pickled model has none.
+        The problem's own records, which are already mapped. Slices of them count as
+        mapped if they are dense. A copy of them counts as raw records. A pickled model
+        has none.
     """
 
     w: Array
@@ -555,8 +559,8 @@ class LinearModel:
         ------
         UsageError
             For a wrong number of columns, a missing or repeated column, a value that is
-            missing or not finite, or a word that is no category. Also for a value
-            outside its declared bounds, if such values were refused in the fit.
+            missing or not finite, or a word that is not a category. Also for a
+            value outside its declared bounds, if the fit refused such values.
         """
         features = self._features_of(X)
         p = self.w.size
@@ -608,7 +612,7 @@ class LinearModel:
         Raises
         ------
         UsageError
-            As `decision_function` does, and for other labels.
+            As `decision_function` does, and for any other labels.
         """
         answers, told = self.predict(X), base.plain_array("y", y)
         if self.classification and any(isinstance(v, str | bytes) for v in told.flat):
@@ -696,8 +700,8 @@ class LinearModel:
 def feature_names(data: Dataset) -> tuple[str, ...]:
     """Return the names of a dataset's features: a table's own, else x0, x1, ...
 
-    Features are numbered, too, if columns without entries were dropped, because the
-    records decide which ones.
+    Features are also numbered if columns without entries were dropped, because the
+    records decide which columns are dropped.
     """
     p = data.p - bool(data.intercept)
     names = data.columns if len(data.columns) == p else [f"x{j}" for j in range(p)]
@@ -801,9 +805,9 @@ class ERMProblem(ERM, Problem):
     def optimum(self) -> Optimum:
         """Return the reference optimum with its certificate, cached on disk.
 
-        It does not depend on smoothness constants. A problem with other constants
-        therefore takes it from its origin, so that it is found once for all batches and
-        fits.
+        The optimum does not depend on smoothness constants. A problem with other
+        constants therefore takes it from its origin, so that it is computed once for
+        all batches and fits.
         """
         if self.population is not None and self.population.exact:
             return Optimum(reason="runs are judged by their population risk alone")
@@ -822,7 +826,7 @@ class ERMProblem(ERM, Problem):
         return self.constraint.contains(w)
 
     def oracle(self, batch: int, *, clipped: bool = True) -> Oracle:
-        """Return the oracle that serves the problem best, see `Problem.oracle`."""
+        """Return the oracle that suits the problem best, see `Problem.oracle`."""
         # Not at the top: planning trials need not wait for numba.
         from dp_erm_bench.problems.erm import oracles
 
@@ -846,10 +850,10 @@ class ERMProblem(ERM, Problem):
         """Return measures on the test part and the population, if there are any.
 
         See `held_out_measures`, `Population.measures` and `structure`. If the loss is
-        not convex, there is also `gradient_norm`. It is norm2(w - v), where v is the
+        not convex, there is also `gradient_norm`. This is norm2(w - v), where v is the
         point after a gradient step of length 1 from w, the prox and the projection.
-        Without penalty and constraint it is the norm of the gradient. It is 0 where w
-        is stationary.
+        Without penalty and constraint it is the norm of the gradient. It is 0 if w is
+        stationary.
         """
         said = held_out_measures(self, w)
         if self.population is not None:
@@ -866,7 +870,7 @@ class ERMProblem(ERM, Problem):
 
         If the true weights are known, `support_f1` is 2 |S and T| / (|S| + |T|), where
         S and T are the coordinates that are not 0 in w and in the true weights. It is 1
-        if there are none. The norm of the penalty or of the ball may add measures
+        if S and T are empty. The norm of the penalty or of the ball may add measures
         (`SubmodularNorm.structure`).
         """
         said: dict[str, Array] = {}
@@ -889,9 +893,9 @@ class ERMProblem(ERM, Problem):
     def last_measures(self, w: Array) -> dict[str, Array]:
         """Return the AUC on the test part, if there is one, see `ranking_measures`.
 
-        Without an intercept and a test part, nothing else can be compared with the
-        constant model. In this case return the mean loss of the training part,
-        `train_risk`.
+        Without an intercept and a test part, no other measure can be compared with the
+        constant model. In this case the result is `train_risk`, the mean loss of the
+        training part.
         """
         data = self.dataset
         if data.intercept or data.y_test is not None:
@@ -912,8 +916,8 @@ class ERMProblem(ERM, Problem):
     def references(self) -> dict[str, dict[str, float]]:
         """Return measures of models to compare with, see `reference_models`.
 
-        A problem with other smoothness constants takes them from its origin, like the
-        optimum.
+        A problem with other smoothness constants takes these measures from its origin,
+        like the optimum.
         """
         origin = self.origin
         if origin is not None and self.is_fixed and origin.key == self.key:

@@ -1,13 +1,14 @@
 """Second-order queries of an oracle: outer products, curvatures, geometries.
 
-They are outside the oracle, so that this code is not part of the keys of solvers that
-make only first-order queries. The noise is not here. The change of a record that is to
-be hidden is bounded in ``solvers.bounds`` (`outer_change`, `moments_change`).
+The queries are outside the oracle, so that this code is not part of the keys of solvers
+that make only first-order queries. The noise is added elsewhere. The sensitivity to a
+record is bounded in ``solvers.bounds`` (`outer_change`, `moments_change`).
 
 A symmetric matrix is published as the vector of its entries on and above the diagonal,
 with those above it times sqrt 2 (`pack_symmetric`). The norm of the vector is the
-matrix' Frobenius norm. Noise of deviation s on the vector has, on the rebuilt matrix
-(`unpack_symmetric`), the deviation s on the diagonal and s / sqrt 2 off it.
+matrix' Frobenius norm. Noise of standard deviation s on the vector becomes noise on the
+rebuilt matrix (`unpack_symmetric`), of standard deviation s on the diagonal and s /
+sqrt 2 off the diagonal.
 """
 
 import functools
@@ -31,7 +32,7 @@ MOST_BYTES = 1 << 27
 """Most bytes of a p x p matrix, in each trial of a batch: p is at most 4096."""
 
 BLOCK = 1 << 22
-"""Entries of records that are weighted, or mapped by a geometry, at once (32 MB)."""
+"""Number of entries of records that are weighted or mapped at once (32 MB)."""
 
 NEAR = 1e-5
 """Distance to the centre below which a secant's slope is the tangent's."""
@@ -85,7 +86,7 @@ def outer_products(oracle: Oracle, weights: Array | None = None) -> Array:
     ----------
     oracle : Oracle
     weights : array of shape (B, n), optional
-        q, of any sign. None for 1, which gives X'X, the same row for all trials.
+        The q_i, of any sign. None means weights of 1, so that each row is X'X.
     """
     data = oracle.problem.dataset
     if weights is None:
@@ -131,9 +132,9 @@ def label_products(oracle: Oracle) -> Array:
 def curvatures(oracle: Oracle) -> Array:
     """Return phi''(x_i.w, y_i) of each trial, (B, n), 0 where a margin is not finite.
 
-    They are cut off at [0, H] for a convex loss, else at [-H, H], where H is its
-    smoothness constant. The bounds on which sensitivities depend thus hold, whatever
-    the loss computes.
+    The curvatures are clipped to [0, H] for a convex loss, else to [-H, H], where H is
+    the smoothness constant of the loss. The bounds on which sensitivities depend are
+    therefore valid, whatever the loss computes.
     """
     with np.errstate(all="ignore"):
         q = oracle.loss.second_derivative(oracle.y, oracle.margins)
@@ -148,8 +149,8 @@ def secants(oracle: Oracle) -> Array:
     the curvature q is nowhere below phi (de Leeuw and Lange, "Sharp quadratic
     majorization in one dimension", 2009). This holds for the logistic loss with c = 0,
     for which q = tanh(z / 2) / (2 z), and for the squared, the Huber and the smoothed
-    hinge loss with c = y. As a mean value of phi'', q is in [0, H], and it is cut off
-    there.
+    hinge loss with c = y. As a mean value of phi'', q is in [0, H], and it is clipped
+    to this interval.
     """
     loss, y, z = oracle.loss, oracle.y, oracle.margins
     c = np.zeros_like(y) if isinstance(loss, Logistic) else y
@@ -187,7 +188,8 @@ class Geometry:
     ----------
     oracle : Oracle
     Q : array of shape (B, p, p)
-        It depends on the data only through what was published.
+        The matrix Q of each trial, which depends on the data only through what was
+        published.
 
     Attributes
     ----------
@@ -204,9 +206,10 @@ class Geometry:
     def clipped_sum(self, clip: Array) -> Array:
         """Return sum_i of Q'g_i, clipped in l2 to clip_b, (B, p); clip: (B, 1).
 
-        A term is Q'g_i min(1, C / norm2(Q'g_i)). Its norm is at most C, so the sum
-        changes by ``adjacency.of_sum(C)``. The sum divided by C, which is published if
-        C follows from what was published, changes by ``adjacency.of_sum(1.0)``.
+        With C = clip_b, a term is Q'g_i min(1, C / norm2(Q'g_i)). Its norm is at most
+        C, so the sum changes by at most ``adjacency.of_sum(C)``. The sum divided by C
+        changes by at most ``adjacency.of_sum(1.0)``. It is published if C follows from
+        what was published.
         """
         r = self.oracle.residuals()
         for b, lengths in enumerate(self.lengths):
@@ -258,7 +261,8 @@ def lift_eigenvalues(values: Array, floor: float, lift: str = "clip") -> Array:
 def check_regular(values: Array, what: str) -> None:
     """Raise Unsupported if the eigenvalues are those of a singular matrix.
 
-    With noise, a floor keeps them away from 0; without noise there is no floor.
+    With noise, a floor keeps the eigenvalues away from 0; without noise there is no
+    floor.
     """
     if not values.min() > SINGULAR * values.max():
         raise Unsupported(
@@ -272,8 +276,8 @@ def solve_system(
 ) -> Array:
     """Return (lifted matrix + ridge I)^-1 g of a symmetric matrix, (p,).
 
-    Eigenvalues are computed only if one of them has to be lifted. Whether a Cholesky
-    factor exists shows this, in a tenth of the time.
+    Eigenvalues are computed only if one of them has to be lifted. A Cholesky
+    factorisation fails in this case, and takes a tenth of the time.
 
     Parameters
     ----------
@@ -282,7 +286,7 @@ def solve_system(
     floor : float
         Least eigenvalue of the lifted matrix.
     ridge : float
-        Added to all eigenvalues.
+        The number that is added to all eigenvalues.
     lift : {'clip', 'add'}
         As for `lift_eigenvalues`.
 

@@ -1,7 +1,7 @@
-"""Claims of papers: checked before anything runs, judged after the run.
+"""Check the claims of papers before the run, and judge them after it.
 
 A verdict is the first of `lookup.VERDICTS` that applies. A claim is `vacuous` if
-publishing w = 0 would do as well, whatever the claim measures. The cases are:
+publishing w = 0 would be as good. The cases are:
 
 - The line that the claim calls good does not beat w = 0 where the claim is decided.
 - The bound that the line is compared with is above the error of w = 0.
@@ -68,9 +68,9 @@ OPTIONAL = (
 WHOSE = ("paper", "authors' figure", "ours", "as reported")
 """Whose a claim is.
 
-It is made in the paper; in a decoded figure of the authors; by us; or in a paper that
-is known only from another one or from its abstract. All claims but ours name the place
-as their `source`.
+A claim is made in the paper; in a decoded figure of the authors; by us; or in a paper
+that is known only from another paper or from its abstract. All claims except our own
+name the place as their `source`.
 """
 
 KINDS = ("claim", "fact", "arithmetic")
@@ -84,7 +84,7 @@ STILL = 1e-3
 """A line whose error changes by a smaller part than this stays at w = 0."""
 
 NO_LINE = "none"
-"""Value of `good` in a claim that calls no line good; its `reason` says why."""
+"""Value of `good` in a claim that calls no line good; its key `reason` says why."""
 
 EXPECTED = VERDICTS[VERDICTS.index(VACUOUS) :]
 FORMS: Mapping[tuple[str, ...], str] = {
@@ -106,7 +106,7 @@ WORDS = {
     **{"whose": [*WHOSE], "kind": [*KINDS], "at": [*AUTHORS]},
 }
 LISTS = ("figure", "line", "under", "over", "other", "at", "epsilon")
-"""Keys that may have a list of values, which gives one claim per value.
+"""Keys that may have a list of values, with one claim per value.
 
 A measure over sets uses all figures and epsilons of such a list together.
 """
@@ -120,11 +120,11 @@ def check_claims(
     Parameters
     ----------
     claims : sequence
-        The claims as in an experiment's yaml.
+        The claims, as in an experiment's yaml.
     lines : mapping of str to list of str
         The lines of each panel of the experiment.
     figures : sequence of Figure
-        The figures of the experiment; those of noise have lines, too.
+        The figures of the experiment; figures of noise have lines, too.
 
     Raises
     ------
@@ -192,7 +192,7 @@ def _check_lines(claim: Claim, lines: LinesOf) -> None:
 
 
 def _check_good(claim: Claim, measure: Measure, lines: LinesOf) -> None:
-    """Raise UsageError if the good line does not run, or is none without a reason."""
+    """Raise UsageError if the good line does not run, or if a reason is missing."""
     good = _good_line(claim)
     if good == NO_LINE:
         if not claim.get("reason"):
@@ -224,7 +224,7 @@ def _fill_braces(key: str, claim: Claim) -> str:
 
 
 def _several_values(key: str, value: Any) -> list[Any]:
-    """Return the values of a key as a list; it may have one value or several."""
+    """Return the values of a key as a list, also if it has a single value."""
     if key not in LISTS or not isinstance(value, list):
         return [value]
     if not value:
@@ -262,18 +262,18 @@ def evaluate_claims(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFr
     table : DataFrame
         The tidy table of the experiment, one row per checkpoint.
     config : mapping
-        The experiment's resolved yaml with `claims`, `profile` and `figures`. Also the
-        experiment's name as `paper`, and if they exist the manifest's `not_run` and the
-        folder's `choices`.
+        The experiment's resolved configuration with `claims`, `profile` and `figures`.
+        It also has the experiment's name as `paper` and, if they exist, the manifest's
+        `not_run` and the folder's `choices`.
 
     Returns
     -------
     DataFrame
-        One row per claim, with `COLUMNS`. `interval` is that of the value. `of_zero` is
-        the error of the good line over that of w = 0, with its interval. Both are
-        measured where the claim is decided. `open` names the lines beyond whose
-        settings better ones may lie, and why. `verdict` is one of `lookup.VERDICTS`,
-        with its reason in parentheses.
+        One row per claim, with the columns `COLUMNS`. `interval` is the interval of the
+        value. `of_zero` is the error of the good line over the error of w = 0, with its
+        interval; both errors are measured where the claim is decided. `open` names the
+        lines beyond whose settings better settings may lie, with reasons. `verdict` is
+        one of `lookup.VERDICTS`, with its reason in parentheses.
 
     Raises
     ------
@@ -308,7 +308,7 @@ def _row_of_claim(
     config: Mapping[str, Any],
     seen: dict[tuple[Any, ...], Any],
 ) -> dict[str, object]:
-    """Measure one claim and judge it."""
+    """Return the row of one claim: its measured value and its verdict."""
     good, there = _good_line(claim), {*table.get("panel", ())}
     figures = _several_values("figure", claim["figure"])
     axis = claim.get("axis", "")
@@ -364,7 +364,7 @@ def _row_of_claim(
 def _open_choices(
     claim: Claim, panels: Collection[str], config: Mapping[str, Any]
 ) -> str:
-    """Return in words which choices at the epsilon of a claim are open, and why."""
+    """Return a text on the open choices at the epsilon of a claim, with reasons."""
     measure = measure_of(claim)
     if not measure.tuned:
         return ""
@@ -380,10 +380,11 @@ def _interval_in_words(estimate: Estimate) -> str:
 def _beside_zero(
     lookup: Lookup, good: str, found: Evidence
 ) -> tuple[str, str, Estimate]:
-    """Return the good line's error over that of w = 0 in words, and why it is vacuous.
+    """Return the good line's error over that of w = 0, as a text and as an estimate.
 
-    The third value is that quotient as an estimate. If the claim has `below_zero` along
-    an axis, it is the largest quotient over all points.
+    The second value is the reason if the claim is vacuous by this quotient, else empty.
+    The third value is the quotient as an estimate. If the claim has `below_zero` along
+    an axis, the estimate is the largest quotient over all points.
     """
     share, zero = lookup.beside_zero(good, found.at)
     said = f"{share.point:.3g} {_interval_in_words(share)}"
@@ -417,7 +418,7 @@ def _standing_still(lookup: Lookup, measure: Measure, good: str) -> Estimate:
 
 
 def _standing_in_words(lookup: Lookup, measure: Measure, standing: Estimate) -> str:
-    """Return in words the number at w = 0, and which lines of the claim stay there."""
+    """Return a text with the number at w = 0, and the lines that stay at w = 0."""
     claim, said = lookup.claim, []
     if not math.isnan(standing.point):
         said.append(f"{standing.point:.3g}")
@@ -430,19 +431,19 @@ def _standing_in_words(lookup: Lookup, measure: Measure, standing: Estimate) -> 
 
 
 def _lines_of_claim(claim: Claim) -> list[str]:
-    """Return the lines that a claim compares, those over epsilon too."""
+    """Return the lines that a claim compares, and their labels over epsilon."""
     lines = [str(claim[key]) for key in LINES if key in claim]
     return [*lines, *(f"{line} over epsilon" for line in lines)]
 
 
 def _verdict_of(claim: Claim, estimate: Estimate, share: Estimate) -> str:
-    """Return the verdict of a claim: compare its interval with its threshold.
+    """Return the verdict of a claim from its interval and its threshold.
 
     Parameters
     ----------
     claim : mapping
-        The claim with its threshold. If it has `below_zero`, this is the largest value
-        of `share` that it allows.
+        The claim with its threshold. Its key `below_zero`, if given, is the largest
+        allowed value of `share`.
     estimate, share : Estimate
         The number of the claim, and the good line's error over that of w = 0.
     """

@@ -1,9 +1,9 @@
-"""Measures, and the look-up of the runs that a claim names.
+"""Measures of claims, and the look-up of the runs that a claim names.
 
 Every measure is a number with its interval. On one data set, the independent units are
 the report seeds of a line. With several data sets the unit is the data set, since all
-runs on it share its records and its chosen settings. Chosen settings count as given:
-how they were chosen adds nothing to an interval.
+runs on a data set share its records and its chosen settings. Intervals ignore how
+settings were chosen.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 
 Claim = Mapping[str, Any]
 RUNS, NOISE, NOTHING = "runs", "noise", "nothing"
-"""Kinds of a claim's lines: runs of its panel, releases of its figure of noise, or
-none."""
+"""Kinds of a claim's lines: runs of its panel, releases of its figure of noise, or no
+lines."""
 
 SMOKE, NOT_JUDGED, NOT_RUN = "smoke", "not judged", "not run"
 VACUOUS, UNDECIDED, HOLDS, FAILS = "vacuous", "undecided", "holds", "fails"
 VERDICTS = (NOT_JUDGED, NOT_RUN, VACUOUS, UNDECIDED, HOLDS, FAILS)
 """The first of these that applies is the verdict.
 
-`not judged` is that of the profile smoke, which only shows that everything runs.
+`not judged` is the verdict for the profile smoke, which is a test run.
 """
 
 UNJUDGED = "profile smoke: it only shows that everything runs; no claim is judged"
@@ -57,7 +57,7 @@ GIVEN = (
     "chosen settings as given."
 )
 WRONG = (1.0 - LIKELY) / 2
-"""Largest probability that a verdict by an interval is wrong: that of one tail."""
+"""Largest probability that a verdict by an interval is wrong, which is one tail's."""
 
 
 def without_repetitions(reasons: Iterable[str]) -> list[str]:
@@ -70,12 +70,12 @@ def without_repetitions(reasons: Iterable[str]) -> list[str]:
 
 
 def by_chance(rows: Iterable[Mapping[str, str]]) -> str:
-    """Return a sentence on how many verdicts of claims.csv are wrong by chance.
+    """Return a sentence on the number of verdicts that are wrong by chance.
 
     Parameters
     ----------
     rows : iterable of mapping
-        Rows of claims.csv. The sentence is empty if no verdict rests on an interval.
+        Rows of claims.csv. The sentence is empty if no verdict depends on an interval.
     """
     decided = [row for row in rows if row["verdict"] in (HOLDS, FAILS)]
     texts = [row.get("interval") or "" for row in decided]
@@ -98,9 +98,10 @@ class Evidence(NamedTuple):
     estimate : Estimate
         The number with its interval.
     at : float or None
-        The passes, or the value of the axis, that decide; None for the last.
+        The passes, or the value of the axis, at which the claim is decided; None for
+        the last.
     bound : float
-        A proved bound on the error there; nan if the claim is about none.
+        A proved bound on the error at this point; nan if the claim has no bound.
     """
 
     estimate: Estimate
@@ -110,24 +111,24 @@ class Evidence(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Lookup:
-    """The runs that a claim names, looked up in a table by line.
+    """The runs that a claim names, which are looked up in a table by line.
 
     Attributes
     ----------
     table : DataFrame
         The tidy table, one row per checkpoint.
     config : mapping
-        The experiment's resolved yaml.
+        The experiment's resolved configuration.
     claim : mapping
-        The claim. Its `figure` is the panel, or the family of panels. `epsilon` is that
-        of the runs, 1 if not given. `statistic` says how runs are averaged, by default
-        by their mean.
+        The claim. Its `figure` is the panel, or the family of panels. `epsilon` is the
+        epsilon of the runs, by default 1. `statistic` is the average over runs, by
+        default their mean.
     asked : list of Finals
         The values that measures have averaged.
     seen : dict
-        Runs that were looked up already, by their names, for all claims of a table.
+        Runs that were already looked up for claims of the table, by their names.
     still : str
-        Label of a line whose runs are replaced by w = 0; empty for none.
+        Label of a line whose runs are replaced by w = 0; empty for no line.
     """
 
     table: pd.DataFrame
@@ -144,7 +145,7 @@ class Lookup:
 
     @property
     def statistic(self) -> str:
-        """Return how runs are averaged: `mean` or `median`."""
+        """Return the average that is taken over runs: `mean` or `median`."""
         return str(self.claim.get("statistic", "mean"))
 
     def __call__(self, line: str) -> LineErrors:
@@ -156,9 +157,9 @@ class Lookup:
         return found.standing_still if line == self.still else found
 
     def finals(self, line: str, passes: float | None = None) -> Finals:
-        """Return the errors of a line's runs at their end, or after some passes.
+        """Return the errors of a line's runs at their end, or after given passes.
 
-        Errors below `FLOOR`, the precision of the certified optimum, are raised to it.
+        Errors below `FLOOR`, the precision of the certified optimum, count as `FLOOR`.
         """
         values, sets = self(line).finals(passes)
         self.asked.append(Finals(np.maximum(values, FLOOR), sets))
@@ -174,7 +175,8 @@ class Lookup:
         axis : str
             The axis, such as `n`, `p`, `epsilon` or `quotient`.
         quantity : str or None
-            The column of the values, empty for excess risks; None for the claim's.
+            The column of the values, empty for excess risks; None for the column that
+            the claim names.
         """
         quantity = str(self.claim.get("quantity", "")) if quantity is None else quantity
         named = self.figure, axis, line, quantity
@@ -198,7 +200,7 @@ class Lookup:
 
     @property
     def over(self) -> str:
-        """Return in words the least number of runs that were averaged."""
+        """Return a text with the smallest number of runs that were averaged."""
         if not self.asked:
             return ""
         runs = min(len(one.values) for one in self.asked)
@@ -214,8 +216,8 @@ class Lookup:
         Parameters
         ----------
         groups : sequence of sequence of (Finals, float)
-            Values and weights. Those of a group belong to the same point. If they have
-            the same data sets, these are resampled together.
+            Values and weights. The values of a group belong to the same point. If they
+            have the same data sets, their data sets are resampled together.
         share : float
             Coverage of the interval, between 0 and 1.
         """
@@ -229,7 +231,7 @@ class Lookup:
         return estimate_sum(parts, share=share)
 
     def ratio(self, over: Finals, under: Finals, share: float = LIKELY) -> Estimate:
-        """Return the average of some values divided by that of others.
+        """Return the average of values divided by the average of other values.
 
         Parameters
         ----------
@@ -241,14 +243,14 @@ class Lookup:
         return self.logs([[(over, 1.0), (under, -1.0)]], share).map(bounded_exp)
 
     def average(self, values: Finals, share: float = LIKELY) -> Estimate:
-        """Return the average of some values."""
+        """Return the average of values over runs, with its interval."""
         return self.logs([[(values, 1.0)]], share).map(bounded_exp)
 
     def beside_zero(self, line: str, at: float | None) -> tuple[Estimate, float]:
         """Return the error of a line over that of w = 0, and the error of w = 0.
 
-        Both errors are those where the claim is decided, on the line's own problem and
-        records.
+        Both errors are measured where the claim is decided, on the line's own problem
+        and records.
 
         Parameters
         ----------
@@ -287,7 +289,7 @@ class Lookup:
 def _samples_of_group(
     group: Sequence[tuple[Finals, float]], together: bool = False
 ) -> list[Part]:
-    """Return the samples of values at one point: a single one if units are paired."""
+    """Return the samples of values at one point, joined if their units are paired."""
     units = [one.units() for one, _ in group]
     weights = np.array([weight for _, weight in group])
     seeds = [np.unique(one.sets) for one, _ in group]
@@ -298,7 +300,7 @@ def _samples_of_group(
 
 
 def bounded_exp(x: float) -> float:
-    """Return exp(x), infinite if it exceeds the largest number."""
+    """Return exp(x), or infinity beyond the largest floating-point number."""
     with np.errstate(over="ignore"):
         return float(np.exp(x))
 
@@ -310,17 +312,17 @@ class Measure:
     Attributes
     ----------
     words : str
-        Its description in claims.csv, with the claim's keys in braces.
+        Description of the measure in claims.csv, with the claim's keys in braces.
     value : callable or str
-        A function of a `Lookup` and the claim's keys. It returns a number in which
-        nothing is random, an `Estimate`, or `Evidence`. A function that is slow to
-        import is given by its dotted name.
+        A function of a `Lookup` and the claim's keys. It returns a number that is not
+        random, an `Estimate`, or `Evidence`. A function that is slow to import is given
+        by its dotted name.
     lines : str
-        What the claim's lines are: one of `RUNS`, `NOISE` and `NOTHING`.
+        The kind of the claim's lines: one of `RUNS`, `NOISE` and `NOTHING`.
     tuned : bool
         Whether the number depends on the chosen settings.
     over_sets : bool
-        Whether there is one number over all figures and epsilons of a claim.
+        Whether the measure is one number over all figures and epsilons of a claim.
     """
 
     words: str
@@ -331,17 +333,17 @@ class Measure:
 
     @cached_property
     def function(self) -> Callable[..., float | Estimate | Evidence]:
-        """Return the function that measures, imported if it was given by name."""
+        """Return the function of the measure, imported if given by its name."""
         value = self.value
         return registry.locate(value) if isinstance(value, str) else value
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Return the keys of a claim that it reads, besides those of every claim."""
+        """Return the keys of a claim that the measure reads as parameters."""
         return tuple(inspect.signature(self.function).parameters)[1:]
 
     def __call__(self, lookup: Lookup) -> Evidence:
-        """Return the evidence on a claim; raise `Missing` with the reason if none."""
+        """Return the evidence on a claim; raise `Missing` if there is no evidence."""
         found = self.function(lookup, **{key: lookup.claim[key] for key in self.needs})
         if isinstance(found, Evidence):
             return found
@@ -358,7 +360,7 @@ MEASURES: dict[str, Measure] = {}
 def says(
     words: str, lines: str = RUNS, tuned: bool = True, over_sets: bool = False
 ) -> Callable[[Value], Value]:
-    """Return a decorator that enters a function into `MEASURES`.
+    """Return a decorator that adds a function to `MEASURES`.
 
     Parameters
     ----------

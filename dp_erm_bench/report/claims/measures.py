@@ -1,10 +1,10 @@
-"""The measures of claims: a number with its interval, from runs, studies or noise.
+"""The measures of claims: numbers with intervals, from runs, studies or noise.
 
 The keyword parameters of a measure are the keys of a claim that it reads. A measure
-returns a number in which nothing is random, an `Estimate`, or `Evidence` if it is
-decided elsewhere than at the end. Functions that are slow to import are given by name,
-because claims are checked before anything runs. Measures that need no run, and bounds,
-are in `papers.claims`.
+returns a number that is not random, an `Estimate`, or `Evidence` if the claim is not
+decided at the end of runs. Functions that are slow to import are given by name, because
+claims are checked before anything runs. Bounds, and measures that need no run, are in
+`papers.claims`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from dp_erm_bench.results.statistics import (
 LOW, HIGH = 0.2, 0.8
 """Quantiles at the ends of a band.
 
-From 20 runs these have an interval; the extremes have none.
+With 20 runs these quantiles have an interval, but the extremes do not.
 """
 
 
@@ -121,7 +121,7 @@ def slope_beyond(runs: Lookup, line: str, other: str, axis: str) -> Estimate:
 def _pairs_of_lines(
     runs: Lookup, over: str, under: str, axis: str
 ) -> list[tuple[float, Finals, Finals]]:
-    """Return the values of two lines at all points that both have."""
+    """Return the values of two lines at all points where both lines have values."""
     first, second = (runs.along(line, axis) for line in (over, under))
     at = {float(x): second.finals(place) for place, x in enumerate(second.x)}
     pairs = [
@@ -160,7 +160,7 @@ def _largest_of(
     x: Sequence[float],
     bounds: Sequence[float] = (),
 ) -> Evidence:
-    """Return the largest of some numbers, with its point of the axis and its bound."""
+    """Return the largest of several numbers, with its point of the axis and bound."""
     place = int(np.argmax([one.point for one in make(LIKELY)]))
     bound = bounds[place] if bounds else math.nan
     return Evidence(estimate_of_largest(make), float(x[place]), bound)
@@ -222,7 +222,7 @@ def average_at_end(runs: Lookup, line: str, axis: str, quantity: str) -> Estimat
 def excess_lost(runs: Lookup, line: str, axis: str) -> Estimate:
     """Return the relative decrease of the excess from w = 0, at the end of the axis.
 
-    Final values are compared, whatever the length of the runs.
+    Final values are compared, even if the runs have different lengths.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ def _bound_at(
 def _share_of_bounds(
     runs: Lookup, line: str, axis: str, bound: str, **keys: float
 ) -> Evidence:
-    """Return the largest quotient of average and bound over the points of an axis."""
+    """Return the largest quotient of an average and its bound along an axis."""
     found = runs.along(line, axis)
     bounds = [_bound_at(runs, line, axis, at, bound, **keys) for at in found.x.tolist()]
 
@@ -281,7 +281,7 @@ def share_of_mean_bound(runs: Lookup, line: str, axis: str, nonzeros: int) -> Ev
     axis : str
         The axis along which the panels or runs vary, such as `n`.
     nonzeros : int
-        Non-zeros of a record, for the bound.
+        Number of non-zeros of a record, for the bound.
     """
     return _share_of_bounds(runs, line, axis, "mean_bound", nonzeros=nonzeros)
 
@@ -383,14 +383,15 @@ def inverse_ratio(runs: Lookup, under: str, over: str) -> Estimate:
 def share_of_sets(runs: Lookup, under: str, over: str) -> Estimate:
     """Return the share of panels and epsilons at which one line ends no higher.
 
-    The interval is that of a bootstrap over panels.
+    A panel and epsilon counts if `under` ends at or below `over`. The interval is a
+    bootstrap interval over panels.
 
     Parameters
     ----------
     runs : Lookup
         The runs of the claim, which lists panels and epsilons.
     under, over : str
-        Labels of the line that ends at or below the other, and of the other.
+        Labels of the two lines.
     """
     shares = []
     for one in runs.claim["figure"]:
@@ -411,10 +412,11 @@ def share_of_sets(runs: Lookup, under: str, over: str) -> Estimate:
 def quotient_of_seconds(runs: Lookup, under: str, over: str, factor: float) -> Estimate:
     """Return the time that a line needs to become as good, over that of another line.
 
-    The time of a line is that of its first checkpoint from which on the average error
-    is at most ``factor`` times the higher of the two final ones. This checkpoint counts
-    as given, like the settings. The line reached that error after the checkpoint
-    before. If steps lie between the two checkpoints, the interval covers both times.
+    The time of a line is the time of the first checkpoint from which on its average
+    error is at most ``factor`` times the higher of the two final errors. The interval
+    ignores the choice of this checkpoint, as it does for settings. The line reached the
+    error after the preceding checkpoint. If steps lie between these two checkpoints,
+    the interval covers both times.
 
     Parameters
     ----------
@@ -442,10 +444,12 @@ def quotient_of_seconds(runs: Lookup, under: str, over: str, factor: float) -> E
 def _seconds_within(
     runs: Lookup, line: str, errors: Array, target: float
 ) -> tuple[Finals, Finals]:
-    """Return times before and at the first checkpoint from which on errors stay low.
+    """Return the times of two checkpoints, between which the error becomes low.
 
-    Errors that are low at w = 0 already count from the first checkpoint after it.
-    Without a step between the two checkpoints, both times are those of the second one.
+    From the second checkpoint on, errors are at most `target`; the first is the
+    checkpoint before. If errors are already low at w = 0, the second is the first
+    checkpoint after w = 0. If no step lies between the two, both times are those of the
+    second.
     """
     found, sets = runs(line), runs(line).finals().sets
     at = max(len(errors) - int(np.argmin([*(errors <= target)[::-1], False])), 1)
@@ -461,7 +465,7 @@ def _seconds_within(
 def _gap_of_bands(runs: Lookup, over: Finals, under: Finals, share: float) -> Estimate:
     """Return the lower end of one band over the upper end of another.
 
-    With several data sets it is the geometric mean over them.
+    With several data sets, return the geometric mean of the quotient over data sets.
     """
     seeds = [np.unique(one.sets) for one in (over, under)]
 
@@ -497,7 +501,7 @@ def band_gap(runs: Lookup, under: str, over: str) -> Estimate:
 
 @says("factor between the final bands of {line} and {other} (at most 1: overlap)")
 def band_separation(runs: Lookup, line: str, other: str) -> Estimate:
-    """Return the factor between the final bands of two lines, whichever is above.
+    """Return the factor between the final bands of two lines, the upper over the lower.
 
     Parameters
     ----------
@@ -517,7 +521,7 @@ def band_separation(runs: Lookup, line: str, other: str) -> Estimate:
 
 @says("part of the mean decrease of {line} after {iterations} iterations")
 def share_of_progress(runs: Lookup, line: str, iterations: float) -> Estimate:
-    """Return the part of the final decrease that is reached after some passes.
+    """Return the part of the final decrease that is reached after some iterations.
 
     Parameters
     ----------
@@ -531,7 +535,7 @@ def share_of_progress(runs: Lookup, line: str, iterations: float) -> Estimate:
     run = runs(line)
     start, end = run.errors[:, 0], run.errors[:, -1]
     early, sets = run.finals(iterations)
-    # Lost runs have no progress to divide by.
+    # The progress of lost runs is unknown.
     if not np.isfinite([early, end]).all():
         return unknown_estimate(math.nan)
     runs.asked.append(Finals(end, sets))
@@ -542,7 +546,7 @@ def share_of_progress(runs: Lookup, line: str, iterations: float) -> Estimate:
 
 
 def _error_left(runs: Lookup, line: str, passes: float | None = None) -> Estimate:
-    """Return the error at the end, or after some passes, over the error at w = 0."""
+    """Return the error after given passes, or at the end, over the error at w = 0."""
     values, sets = runs.finals(line, passes)
     both = [Finals(one, sets).units() for one in (values, runs(line).errors[:, 0])]
     return estimate_sum([(np.stack(both, axis=1), np.array([1.0, -1.0]))]).map(
@@ -552,7 +556,7 @@ def _error_left(runs: Lookup, line: str, passes: float | None = None) -> Estimat
 
 @says("part of the error at 0 that {line} loses in {passes} passes (mean)")
 def loss_of_error(runs: Lookup, line: str, passes: float) -> Evidence:
-    """Return the relative decrease of the error from w = 0 after some passes.
+    """Return the relative decrease of the error from w = 0 after given passes.
 
     Parameters
     ----------
@@ -580,7 +584,7 @@ def share_lost(runs: Lookup, line: str) -> Estimate:
 
 @says("mean final error of {line} / 80 % quantile of the final errors of {other}")
 def ratio_to_band_top(runs: Lookup, line: str, other: str) -> Estimate:
-    """Return a line's mean final error over the 80 % quantile of another's.
+    """Return a line's mean final error over the 80 % quantile of another line's.
 
     Parameters
     ----------
@@ -598,7 +602,7 @@ def ratio_to_band_top(runs: Lookup, line: str, other: str) -> Estimate:
 def excess_nonzeros(runs: Lookup, line: str) -> float:
     """Return the largest excess of non-zeros over passes, over all checkpoints.
 
-    A single run with an excess refutes the claim.
+    An excess in a single run refutes the claim.
     """
     run = runs(line)
     return float(np.max(run.nnz - run.x))
@@ -615,7 +619,7 @@ def ratio_at_share(runs: Lookup, line: str, other: str, share: float) -> Evidenc
     line, other : str
         Labels of the line, and of the line that it is compared with.
     share : float
-        Part of the passes of `other` after which `line` is taken.
+        Part of the passes of `other` after which the error of `line` is measured.
     """
     passes = share * float(runs(other).x[-1])
     early = runs.finals(line, passes)
@@ -638,12 +642,12 @@ def ratio_to_authors(runs: Lookup, line: str, curve: str, at: str) -> Evidence:
     curve : str
         The authors' name of the curve.
     at : str
-        One of `AUTHORS`. At the end, final errors are compared, whatever the passes. At
-        the authors' passes, it is the largest quotient over their points, where our
-        error is that after as many passes.
+        One of `AUTHORS`. At the end, final errors are compared, even after different
+        numbers of passes. At the authors' passes, the result is the largest quotient
+        over their points, with our error after equally many passes.
     """
     passes, errors = decoded_curves(runs.figure)[curve][0].T
-    begun = passes > 0.0  # their first point is w = 0
+    begun = passes > 0.0  # the authors' first point is w = 0
     passes, errors = passes[begun], errors[begun]
     if at == END:
         return Evidence(runs.average(runs.finals(line)).over(errors[-1]))
@@ -724,7 +728,7 @@ def selection_epsilon(noise: Lookup, line: str, n_iter: int) -> float:
 
 @says("{column} of the row of the claim", NOTHING)
 def cell(study: Lookup, column: str, where: Mapping[str, Any]) -> float:
-    """Return the value of a column in the one row with given values of other columns.
+    """Return the value of a column in the only row with given values of other columns.
 
     Parameters
     ----------

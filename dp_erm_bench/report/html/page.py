@@ -1,6 +1,6 @@
-"""The report: one file of HTML that needs no network and sends nothing.
+"""The report: one file of HTML that does not use the network.
 
-The folders that it shows need not be trusted: the template escapes their contents.
+The folders in a report need not be trusted: the template escapes their contents.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ LARGEST_PICTURE = 1_000_000
 
 MOST_ROWS, LONGEST_CELL = 1500, 400
 WIDE = 800
-"""A picture with more pixels across is shown as wide as the page."""
+"""Width in pixels beyond which a picture is shown as wide as the page."""
 
 NAME = "report.html"
 HERE = Path(__file__).parent
 AUDITS = "audits.csv"
 EPSILON = "_epsilon"
-"""Ending of the name of a panel's second picture, against epsilon."""
+"""Ending of the name of a panel's second picture, which is against epsilon."""
 
 NOTHING, BEYOND = "may be no better than", "beyond nominal"
 HELD_OUT = ("test_accuracy", "balanced_accuracy", "auc", "test_risk", "rmse", "r2")
@@ -84,7 +84,7 @@ CLAIM = {
 }
 """Columns of claims.csv that are shown if a folder has them, with their headings.
 
-`why not` is the reason that a verdict has in parentheses.
+`why not` is the reason in parentheses after a verdict.
 """
 
 CHOICE = ("panel", "line", "epsilon", "chosen", "mean", "settings", "trials", "open")
@@ -98,7 +98,9 @@ class PageTable:
     Attributes
     ----------
     title : str
+        The heading of the table.
     rows : DataFrame
+        The rows of the table.
     about : str
         A sentence above the table.
     is_open : bool
@@ -123,6 +125,7 @@ class Picture:
     Attributes
     ----------
     name, caption : str
+        Name and caption of the picture.
     data : str
         The PNG file in base64.
     width, height : int
@@ -143,15 +146,17 @@ class Chapter:
     Attributes
     ----------
     name : str
+        The heading of the chapter.
     folder : Path
+        The results folder.
     about : str
         Description of the experiment; empty unless it is part of the package.
     notes : list of str
-        Sentences that a reader has to know first.
+        Sentences that a reader should know first.
     asked : dict of str to str
         The problem of each panel, in words.
     answers : list of str
-        Sentences on which line is best.
+        Sentences on the best lines.
     facts : dict of str to str
         Command, machine, commit, versions.
     verdicts : mapping of str to int
@@ -159,7 +164,9 @@ class Chapter:
     open : int
         Number of open choices: better settings may lie beyond those tried.
     pictures : list of Picture
+        The pictures of the folder.
     grids : list of PageTable
+        The tables of the folder.
     pages : list of (str, str)
         Heading and HTML of further pages, such as a leaderboard's.
     """
@@ -190,7 +197,8 @@ class Chapter:
     def link_of(self, name: str) -> int | str:
         """Return the ending of a link to the picture of a panel.
 
-        It is the number of the picture, or `s`, for all pictures, if there is none.
+        The ending is the number of the picture. If the panel has no picture, it is `s`,
+        which links to all pictures.
         """
         own = (name, f"{name}{EPSILON}")
         return next((k for k, p in enumerate(self.pictures, 1) if p.name in own), "s")
@@ -254,12 +262,12 @@ def _fill_origin(made: Chapter, manifest: Mapping[str, Any]) -> None:
 
 
 def _line_of_words(value: Any) -> str:
-    """Return a value of a manifest, or a list of them, as one line."""
+    """Return a value, or a list of values, of a manifest as one line of text."""
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def experiment_notes(name: str) -> str:
-    """Return the comment at the head of a built-in experiment's file, else nothing."""
+    """Return the first comment of a built-in experiment's file, else empty."""
     if name not in registry.built_in("experiment"):
         return ""
     path = registry.conf_dir() / "experiment" / f"{name}.yaml"
@@ -274,7 +282,7 @@ def _shipped_page(name: str) -> str:
 
 
 def errata_of_paper(experiment: str) -> str:
-    """Return the section of the errata on an experiment's paper, empty if none.
+    """Return the section of the errata on an experiment's paper; empty if missing.
 
     An experiment is named after the first author and the year of its paper.
     """
@@ -291,7 +299,7 @@ def errata_of_paper(experiment: str) -> str:
 
 
 def _load_table(made: Chapter) -> pd.DataFrame:
-    """Return the table of a folder, and note if records are newer than the table."""
+    """Return the table of a folder; add a note if records are newer than the table."""
     folder = made.folder
     if (folder / "results.parquet").is_file() and is_stale(folder):
         made.notes.append(
@@ -305,7 +313,7 @@ def _load_table(made: Chapter) -> pd.DataFrame:
 
 
 def _read_csv(folder: Path, name: str) -> pd.DataFrame:
-    """Return the rows of a CSV file as texts, no rows if the file does not exist."""
+    """Return the rows of a CSV file as texts; no rows if the file does not exist."""
     import pandas as pd
 
     text = read_text(folder, name)
@@ -315,9 +323,9 @@ def _read_csv(folder: Path, name: str) -> pd.DataFrame:
 
 
 def _fill_results(made: Chapter, table: pd.DataFrame) -> None:
-    """Fill in the problems, the best lines, the final results and the failures."""
+    """Add the problems, the best lines, the final results and the failures."""
     made.grids.append(failures_grid(final_rows(table[table["status"].ne("ok")])))
-    if table["objective"].isna().all():  # of a study, or nothing but failures
+    if table["objective"].isna().all():  # the table of a study, or only failures
         return
     drawn = rows_of_view(table, View("epsilon", folder=made.folder))
     rows, summary = drawn.rows, summary_of(drawn)
@@ -386,7 +394,7 @@ def results_grid(rows: pd.DataFrame, summary: pd.DataFrame) -> PageTable:
 
 
 def failures_grid(failed: pd.DataFrame) -> PageTable:
-    """Return how many trials have no result, by status and reason."""
+    """Return a table with the numbers of trials without a result, by reason."""
     reasons = failed["message"].fillna("").astype(str).str.split("\n").str[0]
     counts = reasons.groupby([failed["status"], reasons]).size().rename("trials")
     rows = counts.rename_axis(["status", "reason"]).reset_index()
@@ -397,7 +405,7 @@ def failures_grid(failed: pd.DataFrame) -> PageTable:
 def _fill_pictures(made: Chapter, table: pd.DataFrame | None) -> None:
     """Add a folder's pictures, and its leaderboard if it has one.
 
-    If it has no pictures, those that `dp-erm-bench plot` draws of its table are added.
+    If the folder has no pictures, the plots that `dp-erm-bench plot` draws are added.
     """
     folder = made.folder
     names = [name for name in latest_figures(folder) if name.endswith(".png")]
@@ -411,7 +419,7 @@ def _fill_pictures(made: Chapter, table: pd.DataFrame | None) -> None:
 
 
 def _draw_plots(made: Chapter, table: pd.DataFrame) -> None:
-    """Add what `plot` draws of a folder, without writing into that folder."""
+    """Add the plots of a folder's table, without writing into the folder."""
     kinds: list[tuple[str, View]] = []
     with made.note_errors("plots"):
         kinds.extend(all_of(table, View(folder=made.folder)))
@@ -431,7 +439,7 @@ def picture_of(path: Path, folder: Path) -> Picture:
     Parameters
     ----------
     path, folder : Path
-        The file, and the folder that it must not lead out of, for instance by a link.
+        The file, and the folder that must contain it (not by a link out of the folder).
 
     Raises
     ------
@@ -456,7 +464,7 @@ def picture_of(path: Path, folder: Path) -> Picture:
 
 
 def _fill_claims(made: Chapter) -> None:
-    """Fill in the claims, and notes on how far their verdicts can be trusted."""
+    """Add the claims, and notes on how reliable their verdicts are."""
     claims = _read_csv(made.folder, CLAIMS)
     if claims.empty:
         return
@@ -471,7 +479,7 @@ def _fill_claims(made: Chapter) -> None:
 
 
 def _fill_choices(made: Chapter) -> None:
-    """Fill in the choices of settings, the open ones first."""
+    """Add the choices of settings, the open choices first."""
     import pandas as pd
 
     rows = sorted(read_choices(made.folder) or [], key=lambda row: not row["open"])
@@ -484,7 +492,7 @@ def _fill_choices(made: Chapter) -> None:
 def prose_as_html(text: str) -> Markup:
     """Return Markdown as HTML, with headings two levels lower and without links.
 
-    HTML in the text is escaped. Links are dropped since they lead out of the page.
+    HTML in the text is escaped. Links are dropped, since they lead to other pages.
     """
     reader = MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = reader.parse(printable_text(text, len(text)))
@@ -515,8 +523,8 @@ def write_report(folders: Sequence[Path], path: Path, first: str = "") -> Path:
     Parameters
     ----------
     folders : sequence of Path
-        Results folders of experiments and sweeps. For one without results, the report
-        says so.
+        Results folders of experiments and sweeps. For a folder without results, the
+        report says that there are none.
     path : Path
         The file to write.
     first : str

@@ -15,7 +15,7 @@ HANG = {
 }
 """Backends of joblib that wait for ever once a worker was killed.
 
-Each has its class name, and an alternative.
+Each name maps to the class name of the backend, and to an alternative.
 """
 
 ACTIVE = "active"
@@ -36,7 +36,7 @@ class Engine(contextlib.AbstractContextManager["Engine"], Protocol):
         """Return the number of tasks that may be at work at once."""
 
     def answers(self, ledger: Ledger) -> Iterator[tuple[int, Answer | HostExit]]:
-        """Yield the number of each task and its answer, until none can be handed out.
+        """Yield the number and answer of each task, until no task can be handed out.
 
         If a host was lost with its task, the answer is replaced by information on the
         host. Batches that come back in the meantime may wait for the next call.
@@ -44,7 +44,7 @@ class Engine(contextlib.AbstractContextManager["Engine"], Protocol):
 
 
 def believe_answer(value: object, number: int, ledger: Ledger) -> Answer | HostExit:
-    """Return a host's answer on a task after checking it.
+    """Return a host's answer to a task after checking it.
 
     If it is not a valid answer, the task counts as lost with its host.
 

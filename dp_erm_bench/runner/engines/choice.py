@@ -36,7 +36,7 @@ OWNERS = {
 """The engine that each key of the configuration belongs to."""
 
 BRIEF = 5.0
-"""Seconds in which a scheduler must answer if only its size is asked."""
+"""Seconds within which a scheduler must answer a question about its size."""
 
 ADDRESS = re.compile(r"(tcp|tls)://([\w.-]+|\[[\da-fA-F:]+\]):([1-9]\d{0,4})")
 """Pattern of a scheduler's address."""
@@ -104,7 +104,7 @@ def engine_of(
     Raises
     ------
     UsageError
-        If a package is missing, or something that it needs.
+        If a package is missing, or something that the package needs.
     """
     if options.engine == "dask":
         connection = _connection_of(options, n_jobs)

@@ -1,8 +1,8 @@
-"""Dask clusters on this machine, or of jobs of a batch system.
+"""Dask clusters on this machine, or in jobs of a batch system.
 
-Any cluster class of dask-jobqueue may make the jobs, with the settings of its own yaml,
-and dask-jobqueue reports most of the problems with them. Only SLURM is asked for more:
-whether it would accept a job, what a job waits for, and how it ended.
+The jobs may come from any cluster class of dask-jobqueue, with the settings of its own
+yaml. dask-jobqueue reports most problems with jobs. Only SLURM is asked further
+questions: whether it would accept a job, what a job waits for, and how a job ended.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LOGS = "DP_ERM_BENCH_WORKER_LOGS"
 
 LAST_LINES = 20
 TAIL = 1 << 14
-"""Bytes at the end of a log that are searched for its last lines."""
+"""Number of bytes at the end of a log that are searched for its last lines."""
 
 ENDED = ("closed", "failed")
 
@@ -68,7 +68,7 @@ class Elsewhere:
 
 
 class LocalWorkers(Elsewhere):
-    """Processes of this machine with one worker each; those that end are replaced.
+    """Processes of this machine with one worker each; processes that end are replaced.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class LocalWorkers(Elsewhere):
     def __enter__(self) -> Self:
         """Start the scheduler in this process, and the workers."""
         # The cluster's thread and processes inherit that Ctrl-C is blocked. If they had
-        # to start the resource tracker, that would unblock it in their thread.
+        # to start the resource tracker, this would unblock Ctrl-C in their thread.
         resource_tracker.ensure_running()
         with hold_interrupts():
             self.cluster = self._class(
@@ -179,7 +179,8 @@ def silence_connections() -> Iterator[None]:
 def run_to_end(function: Callable[..., object], *given: object) -> None:
     """Call a function in a thread of its own, which Ctrl-C and SIGTERM do not reach.
 
-    They take effect when it has returned, since Dask cannot end a half-made cluster.
+    The signals take effect when the function has returned, since Dask cannot end a
+    half-made cluster.
     """
     with ThreadPoolExecutor(1) as pool:
         pool.submit(function, *given).result()
@@ -220,7 +221,8 @@ def cluster_class(name: str) -> Any:
     Raises
     ------
     UsageError
-        If there is none, or dask-jobqueue is not installed or cannot be imported.
+        If there is no such class, or dask-jobqueue is not installed or cannot be
+        imported.
     """
     before = signal.getsignal(signal.SIGINT)
     with explain_missing_dask(f"runner.cluster={name}"):
@@ -262,10 +264,10 @@ def check_jobs(options: RunnerConfig) -> None:
 
 
 def setting_of(options: EngineConfig, key: str, usual: str) -> tuple[str, Any]:
-    """Return the value of a setting of jobs, after the name of the key that sets it.
+    """Return the name of the key that sets a setting of jobs, and its value.
 
-    The value is that of the runner's key, of the user's own yaml for Dask, or the
-    default of this package, in this order. Defaults of dask-jobqueue are ignored.
+    The value comes from the runner's key, from the user's own yaml for Dask, or from
+    the default of this package, in this order. Defaults of dask-jobqueue are ignored.
 
     Parameters
     ----------
@@ -282,12 +284,13 @@ def setting_of(options: EngineConfig, key: str, usual: str) -> tuple[str, Any]:
 
 
 def job_memory(options: EngineConfig) -> float:
-    """Return the memory of a job in bytes: from the key, the yaml, or 2 GB.
+    """Return the memory of a job in bytes, from the key or the yaml; 2 GB by default.
 
     Raises
     ------
     UsageError
-        If it is not a size, or so small that SLURM would give all of a node.
+        If the value is not a size, or so small that SLURM would give all memory of a
+        node.
     """
     key, value = setting_of(options, "memory", MEMORY)
     with contextlib.suppress(ValueError, TypeError, AttributeError):
@@ -306,7 +309,7 @@ def job_walltime(options: EngineConfig) -> tuple[str, str | None, float]:
     Raises
     ------
     UsageError
-        If it is not a time; in a yaml file, 12:00:00 without quotes is a number.
+        If the value is not a time; in a yaml file, 12:00:00 without quotes is a number.
     """
     kind = cluster_class(options.cluster)
     if "walltime" not in inspect.signature(kind.job_cls).parameters:
@@ -386,7 +389,8 @@ def listed_lines(options: EngineConfig, key: str) -> Any:
 def export_lines(settings: Mapping[str, str]) -> list[str]:
     """Return lines of a script that export settings and this package's variables.
 
-    A value of several lines is written in one line, since HTCondor's script has one.
+    A value of several lines is written in one line, since an HTCondor script has only
+    one line.
     """
     own = {k: v for k, v in os.environ.items() if k.startswith("DP_ERM_BENCH_")}
     return [
@@ -398,7 +402,7 @@ def export_lines(settings: Mapping[str, str]) -> list[str]:
 def ask_batch_system(
     *command: str, script: str | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command of a batch system and return its result; a failure is no error."""
+    """Run a command of a batch system; return its result, even if the command fails."""
     try:
         return subprocess.run(
             command, input=script or "", capture_output=True, text=True, timeout=ANSWER
@@ -446,7 +450,7 @@ def complaint_in_a_line(text: str) -> str:
 
 
 def jobs_in_slurm(ids: Sequence[str]) -> dict[str, list[str]]:
-    """Return the state and reason of SLURM's jobs by their ids; {} if it fails."""
+    """Return the state and reason of jobs by their ids; {} if SLURM gives no answer."""
     if not ids:
         return {}
     asked = ask_batch_system(
@@ -473,13 +477,14 @@ CHECK = 1.0
 """Seconds between two questions about what jobs wait for."""
 
 STILLBORN = 3
-"""Of jobs that ended without a worker, this many times `n_jobs` are submitted again."""
+"""Limit on new submissions of jobs that ended without a worker, divided by `n_jobs`."""
 
 
 class Jobs(Elsewhere):
-    """Jobs of a batch system with one worker each; those that end are replaced.
+    """Jobs of a batch system with one worker each; jobs that end are replaced.
 
-    They authenticate each other by certificates that are made for this run alone.
+    Scheduler and workers authenticate each other by certificates that are made for this
+    run alone.
 
     Parameters
     ----------
@@ -568,9 +573,9 @@ class Jobs(Elsewhere):
             self._asked = time.monotonic()
 
     def _replace_jobs(self, absent: Mapping[Any, str]) -> None:
-        """Submit again the jobs that ended before their workers came.
+        """Submit jobs again that ended before their workers came.
 
-        Dask would wait for them.
+        Dask would wait for these workers.
         """
         known = jobs_in_slurm([*absent.values()])
         about = {name: known.get(job, [WAITING]) for name, job in absent.items()}
@@ -612,7 +617,7 @@ class Jobs(Elsewhere):
         return self._turn
 
     def reason_of_absence(self) -> str:
-        """Return the last line of the last job's log or, if it is empty, its state."""
+        """Return the last line of the last job's log; its state if it has no log."""
         known = self._job_states()
         for job in sorted(self._ids, key=lambda one: (len(one), one), reverse=True):
             if log := log_end(self.logs, job):
@@ -632,7 +637,7 @@ def _log_folder() -> Path:
 def private_cluster_class(cluster: Any) -> Any:
     """Return a subclass of a dask-jobqueue class that keeps keys private.
 
-    It writes no key into a file that others may read.
+    The subclass writes no key into a file that others may read.
     """
 
     @contextlib.contextmanager

@@ -55,25 +55,25 @@ SETTINGS = {
     "distributed.admin.large-graph-warning-threshold": "1TB",
 }
 BRIEF = 5.0
-"""Seconds in which a scheduler must take a connection."""
+"""Seconds within which a scheduler must accept a connection."""
 
 LOOK = 1.0
-"""Seconds between two looks at which workers exist."""
+"""Seconds between two updates of the list of workers."""
 
 SOON = 0.1
-"""The same if there is no worker."""
+"""Seconds between two updates while there is no worker."""
 
 GRACE = 5.0
 """Seconds to wait for another worker if all existing ones were refused."""
 
 REASONS = 3
-"""Most refusals in a message."""
+"""Largest number of refusals in a message."""
 
 LONGEST = 400
-"""Most characters of a refusal, which quotes the worker."""
+"""Largest number of characters of a refusal, which quotes the worker."""
 
 CALL = "__import__('pkgutil').resolve_name(name)(argument)"
-"""Calls a function that is found by its name on the worker.
+"""Code that calls a function, which is found by its name on the worker.
 
 If the function itself were sent, a worker that cannot import it would end, and the
 scheduler would need to import it, too.
@@ -209,7 +209,7 @@ class Connection:
         argument: bytes,
         tell: Callable[[object], None],
     ) -> Any:
-        """Return the future of a call on one worker and no other.
+        """Submit a call to one given worker, and return its future.
 
         Parameters
         ----------
@@ -281,13 +281,14 @@ class DaskEngine:
     patience : float
         Seconds to wait for a worker if there is none.
     mixed : bool
-        Whether several kinds of CPU are allowed; records then name theirs.
+        Whether several kinds of CPU are allowed. Records from another kind than the
+        parent's then name that kind.
 
     Raises
     ------
     UsageError
-        On entering, or later: if there is no scheduler, or no worker, for that long;
-        or if all workers were refused.
+        On entering or later, if there is no scheduler or no worker for `patience`
+        seconds, or if all workers were refused.
     """
 
     def __init__(self, connection: Connection, patience: float, mixed: bool) -> None:
@@ -336,7 +337,7 @@ class DaskEngine:
     def _settle_task(
         self, number: int, address: str, value: object, ledger: Ledger
     ) -> Iterator[tuple[int, Answer | HostExit]]:
-        """Yield the answer on a task that is over, unless it is to run again."""
+        """Yield the answer to a task that is over, unless the task is to run again."""
         if isinstance(value, CancelledError | asyncio.CancelledError):
             # This is nobody's fault; the next look shows if the scheduler is lost.
             ledger.put_back(number)
@@ -361,7 +362,7 @@ class DaskEngine:
             yield number, answer
 
     def _hand_out(self, ledger: Ledger) -> None:
-        """Send a task to every free thread, as long as there are any."""
+        """Send a task to every free thread, as long as there are tasks."""
         busy = Counter(address for _, address in self._flights.values())
         for address, threads in self._threads.items():
             for _ in range(threads - busy[address]):
@@ -394,7 +395,7 @@ class DaskEngine:
                 yield self._ended.get_nowait()
 
     def _difference_of_worker(self, value: object) -> str:
-        """Return how the worker of an answer differs from this process, else empty."""
+        """Return how an answer's worker differs from this process; empty if equal."""
         if isinstance(value, Exception):
             why = printable_text(
                 f"{type(value).__name__}: {value}".partition("\n")[0], 200
@@ -480,8 +481,8 @@ class DaskEngine:
 def answer_task(sent: bytes) -> tuple[dict[str, str], object]:
     """Run a task on the worker that it was sent to; return environment and answer.
 
-    The environment is that of the worker. If it differs from the parent's one, the task
-    is not run, and the answer is None.
+    The environment is that of the worker. If it differs from the parent's environment,
+    the task is not run, and the answer is None.
     """
     ours, mixed, task = pickle.loads(sent)
     if first_difference(at_first(), ours, mixed):
@@ -492,7 +493,7 @@ def answer_task(sent: bytes) -> tuple[dict[str, str], object]:
 
 
 def split_answer(value: object) -> tuple[Mapping[str, str], object]:
-    """Return the environment that an answer describes, {} if none, and the rest."""
+    """Return the environment in a worker's answer ({} if none), and the rest of it."""
     match value:
         case (dict(told), rest) if all(isinstance(v, str) for v in told.values()):
             return told, rest

@@ -1,4 +1,4 @@
-"""The twin of normal noise on sums to which each record adds in one step of t."""
+"""The twin of normal noise on sums, where each record adds to one of t steps."""
 
 import functools
 import math
@@ -17,7 +17,7 @@ from dp_erm_bench.releases.adjacency import Adjacency
 from dp_erm_bench.trust.twins.base import Answered, Array, Twin
 from dp_erm_bench.trust.twins.gaussian import GaussianTwin
 
-# Panels of outcomes, cells of the lattice, the smallest delta, and a large ratio.
+# Numbers of panels and of lattice cells, the smallest delta, and a large ratio.
 PANELS, CELLS = 150, 1 << 18
 SMALLEST = 1e-13
 FAR = 3.0
@@ -26,10 +26,11 @@ FAR = 3.0
 def nodes_of_allocation(
     gamma: float, up: float, down: float, top: float
 ) -> tuple[Array, Array]:
-    """Return W = e^(up g - up^2/2) - gamma e^(-down g - down^2/2) and masses of g.
+    """Return values of W at the nodes of a quadrature, and the masses of the nodes.
 
-    The nodes are those of Gauss-Legendre rules on panels that are short in g and, for
-    large W, short in W.
+    W = e^(up g - up^2/2) - gamma e^(-down g - down^2/2) for a standard normal g. The
+    nodes are those of Gauss-Legendre rules on panels that are short in g and, for large
+    W, short in W.
 
     Parameters
     ----------
@@ -56,11 +57,11 @@ def nodes_of_allocation(
 
 
 def mean_of_sums(epsilon: float, steps: int, up: float, down: float) -> float:
-    """Return about E (W_1 + ... + W_t)_+ / t, W as in ``nodes_of_allocation``.
+    """Return nearly E (W_1 + ... + W_t)_+ / t, for W as in ``nodes_of_allocation``.
 
     The law of W is tilted to where the positive part is, put on a lattice around 0, and
     convolved with itself t times by FFT. Ratios of more than FAR e^epsilon t are
-    treated separately: a sum with one of these is positive.
+    treated separately: a sum that contains such a ratio is positive.
 
     Parameters
     ----------
@@ -134,7 +135,7 @@ def profile(steps: int, up: float, down: float, scale: float) -> tuple[Array, Ar
 def expected_checksum(seed: Any, n: int, times: int, steps: float) -> int:
     """Return the checksum of the steps that a secret stream gives to records.
 
-    It is the sum of (record + 1) (use + 1) over all rounds, modulo 2^63.
+    The checksum is the sum of (record + 1) (use + 1) over all rounds, modulo 2^63.
 
     Parameters
     ----------
@@ -143,7 +144,7 @@ def expected_checksum(seed: Any, n: int, times: int, steps: float) -> int:
     n : int
         Number of records.
     times : int
-        Number of uses, of which the last round may be cut short.
+        Number of uses; the last round may be cut short.
     steps : float
         Steps of a round, t.
     """
@@ -156,7 +157,7 @@ def expected_checksum(seed: Any, n: int, times: int, steps: float) -> int:
 
 @dataclass(frozen=True)
 class AllocationGaussianTwin(Twin):
-    """Twin of random allocation: each record is in one step of a round.
+    """Twin of random allocation, in which each record is in one step of a round.
 
     Its privacy profile is approximate, while that of the release is an upper bound.
 
@@ -173,10 +174,11 @@ class AllocationGaussianTwin(Twin):
 
     @classmethod
     def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
-        """Return the twin of a mechanism; at rate 1, that of the Gaussian.
+        """Return the twin of a mechanism; at rate 1, that of the Gaussian mechanism.
 
-        The records of each step are compared with those that the trial's secret stream
-        gives it in a round of ``rate``. If they differ, no amplification is counted.
+        The records of each step are compared with the records that the trial's secret
+        stream gives to the step at the release's ``rate``. If they differ, no
+        amplification is counted.
 
         Parameters
         ----------
@@ -208,11 +210,11 @@ class AllocationGaussianTwin(Twin):
         return max(min(quiet, half), 0.02 * half)
 
     def renyi(self, orders: Array) -> Array:
-        """Return the divergence of a round whose assignment of records is known."""
+        """Return the Renyi divergence of a round if the steps of records are known."""
         return orders / (2 * self.ratio**2)
 
     def distribution(self, step: float, adjacency: Adjacency, least: bool) -> Any:
-        """Return dp_accounting's distribution for the profile, in both orders.
+        """Return dp_accounting's loss distributions of the profile, for both orders.
 
         Parameters
         ----------
@@ -259,8 +261,8 @@ class AllocationGaussianTwin(Twin):
         The query is the sum with every record in every step. All records but one are
         zero, so step i of a round has the sum v_i if it is the record's step, else 0.
         Relative to noise alone, the density of a round is
-        1/t sum_i e^((a_i - v_i / 2).v_i), in units of the noise. In a round that ends
-        early, each step to come adds 1/t.
+        1/t sum_i e^((a_i - v_i / 2).v_i), in units of the noise, with the answers a_i.
+        In a round that ends early, each step that is not made adds 1/t.
         """
         t = round(1 / release.rate)
 

@@ -59,7 +59,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class Twin(ABC):
-    """One mechanism as a run used it.
+    """A second implementation of one mechanism, with the noise and uses of a run.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class Twin(ABC):
 
     @property
     def is_composed_apart(self) -> bool:
-        """Return whether its pure epsilon is added to the rest by basic composition."""
+        """Return whether the pure epsilon is added to the rest by basic composition."""
         return False
 
     @property
@@ -131,7 +131,7 @@ class Twin(ABC):
         return self.exact
 
     def renyi(self, orders: Array) -> Array:
-        """Return the Renyi divergence of one use at orders > 1, of their shape.
+        """Return the Renyi divergence of one use at each of the orders > 1.
 
         Raises
         ------
@@ -141,7 +141,7 @@ class Twin(ABC):
         raise ValueError(f"Renyi accounting is not kept for {type(self).__name__}")
 
     def distribution(self, step: float, adjacency: Adjacency, least: bool) -> Any:
-        """Return the privacy-loss distribution of one use, as dp_accounting has it.
+        """Return dp_accounting's privacy-loss distribution of one use.
 
         Parameters
         ----------
@@ -163,15 +163,15 @@ class Twin(ABC):
     def delta(self, epsilon: float, mu: float) -> float | None:
         """Return the delta of one use together with Gaussian uses of ``mu`` in total.
 
-        None for kinds whose privacy profile is not known.
+        The result is None for kinds whose privacy profile is not known.
         """
         return None
 
     def losses(self) -> tuple[Array, Array] | None:
         """Return increasing losses and their masses, for a bound on the profile.
 
-        ``terms`` times the profile of these losses bounds delta. None for kinds without
-        such a bound.
+        ``terms`` times the profile of these losses bounds delta. The result is None for
+        kinds without such a bound.
         """
         return None
 
@@ -206,7 +206,7 @@ class Twin(ABC):
     ) -> float:
         """Return the smallest noise / (draw * sensitivity) of an answer.
 
-        That is scale / sensitivity if the noise is the stream's, and arbitrary
+        This number is scale / sensitivity if the noise is the stream's, and arbitrary
         otherwise. It is infinite if the answer does not reveal its noise.
 
         Parameters
@@ -256,7 +256,7 @@ def twin_of(kind: Any) -> type[Twin] | None:
 
 
 class NoTwin(Unsupported):
-    """A release has no twin, so its law has no second implementation."""
+    """Raised if a release has no twin, the second implementation of its law."""
 
 
 def required_twin(release: Any) -> type[Twin]:
@@ -265,7 +265,7 @@ def required_twin(release: Any) -> type[Twin]:
     Raises
     ------
     NoTwin
-        The message names the missing twin.
+        If there is no twin; the message names the kind of the release.
     """
     twin = twin_of(type(release))
     if twin is None:

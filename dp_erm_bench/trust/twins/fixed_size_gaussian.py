@@ -53,9 +53,10 @@ def log_moment(j: int, first: float, second: float, apart: float) -> float:
 
 @functools.lru_cache(maxsize=16)
 def moments(d: float, highest: int) -> tuple[float, ...]:
-    """Return log-moments 2 .. highest for means at distance d, the larger of two cases.
+    """Return, for each moment from 2 to ``highest``, the larger of two log-moments.
 
-    The cases are three means at mutual distances d, and a pair of means.
+    One is that of three means at mutual distances d. The other is that of a pair of
+    means at distance d.
     """
     square = d * d
     return tuple(
@@ -66,10 +67,10 @@ def moments(d: float, highest: int) -> tuple[float, ...]:
 
 @functools.lru_cache(maxsize=16)
 def row_moments(d: float, rate: float, highest: int) -> tuple[float, ...]:
-    """Return log-moments 2 .. highest of means c, b, a in a row at 0, d, 2 d.
+    """Return log-moments 2 .. highest for means c, b, a in a row at 0, d, 2 d.
 
-    They are moments of the difference of the likelihood ratios of N_a and N_b, taken
-    under N_c and under N_b, which are weighted as in the mixture.
+    These are moments of the difference of the likelihood ratios of N_a and N_b. They
+    are taken under N_c and under N_b, and weighted as N_c and N_b in the mixture.
 
     Parameters
     ----------
@@ -125,7 +126,7 @@ def worst_cumulants(d: float, rate: float, orders: Array) -> Array:
     p, q = laws(d / 2 + far, -d)
     little, much = laws(d / 2 - far, d)
     found = []
-    # Losses of gains, of losses, and the measures under which they are moments.
+    # The pair of laws of the part with a ratio above 1, and of the part below 1.
     for up, down in (((p, q), (little, much)), ((much, little), (q, p))):
         logs = []
         for one, other in (up, down):
@@ -146,7 +147,7 @@ class FixedSizeGaussianTwin(Twin):
     Attributes
     ----------
     rate : float
-        The part of the records that was drawn.
+        The fraction of the records in a sample.
     halves : bool
         Whether sums over halves of the sample are published in addition to that of all.
     zeroed : bool
@@ -160,7 +161,7 @@ class FixedSizeGaussianTwin(Twin):
 
     @classmethod
     def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
-        """Return the twin of a mechanism; at rate 1, that of the Gaussian.
+        """Return the twin of a mechanism; at rate 1, that of the Gaussian mechanism.
 
         Parameters
         ----------
@@ -212,9 +213,9 @@ class FixedSizeGaussianTwin(Twin):
         """Return dp_accounting's distribution of an exact instance.
 
         All other records are equal, and in one dataset the record in which the
-        neighbours differ equals them too. Under ``zero_out`` it is a record of zeros;
-        if an exchange was charged (not ``zeroed``), the charge is twice the change.
-        With halves, only the sum over the whole sample is considered.
+        neighbours differ equals them too. Under ``zero_out``, that record is zero in
+        this dataset; if an exchange was charged (not ``zeroed``), the charge is twice
+        the change. With halves, only the sum over the whole sample is considered.
 
         Parameters
         ----------
@@ -234,10 +235,10 @@ class FixedSizeGaussianTwin(Twin):
 
     @staticmethod
     def log_ratio(release: Any, use: Answered) -> Array:
-        """Return the log-ratio of two mixtures over one record's place.
+        """Return the log-ratio of two mixtures over one record's place in the sample.
 
         The query is that of a sample of all records, of which all but one are zero. So
-        the value of a sample is v with probability q, else 0. If the query is made of
+        the value of a sample is v with probability q, else 0. If the query consists of
         halves, the record is in either half with probability q/2.
         """
         a, (v, u) = use.values(), use.normalise_queries()

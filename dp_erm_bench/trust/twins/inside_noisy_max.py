@@ -1,4 +1,4 @@
-"""The twin of selections with Laplace noise inside of scores."""
+"""The twin of selections with Laplace noise inside the scores."""
 
 from typing import Any
 

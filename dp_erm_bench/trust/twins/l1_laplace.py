@@ -16,8 +16,8 @@ class L1LaplaceTwin(LaplaceTwin):
     Attributes
     ----------
     epsilon_share : float or None
-        The share of the budget's epsilon that it takes; None if it shares the common
-        noise multiplier.
+        The share of the budget's epsilon that the release takes; None if the release
+        has the common noise multiplier.
     """
 
     epsilon_share: float | None = None
@@ -26,7 +26,7 @@ class L1LaplaceTwin(LaplaceTwin):
     def of(
         cls, release: Any, mechanism: Any, ratio: float, times: int
     ) -> "L1LaplaceTwin":
-        """Return the twin of a mechanism, whose ``ratio`` is that of an entry.
+        """Return the twin of a mechanism, whose ``ratio`` is that of a single entry.
 
         Parameters
         ----------
@@ -45,10 +45,10 @@ class L1LaplaceTwin(LaplaceTwin):
 
     @property
     def is_composed_apart(self) -> bool:
-        """Return whether a share of the budget was taken for it."""
+        """Return whether the release takes a share of the budget."""
         return self.epsilon_share is not None
 
     @property
     def is_exact(self) -> bool:
-        """Return whether it is composed with the rest."""
+        """Return whether the mechanism is composed with the others."""
         return not self.is_composed_apart

@@ -18,7 +18,7 @@ class LaplaceTwin(PureTwin):
     exact: ClassVar[bool] = True
 
     def renyi(self, orders: Array) -> Array:
-        """Return the divergence of two Laplace densities, by quadrature."""
+        """Return the Renyi divergence of two Laplace densities, by quadrature."""
         level, power = self.level, orders - 1
         nodes, weights = np.polynomial.legendre.leggauss(4)
         half = level * np.diff(GRADED)[:, None] / 2

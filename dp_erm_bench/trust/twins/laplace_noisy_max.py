@@ -48,7 +48,7 @@ class LaplaceNoisyMaxTwin(PureTwin):
 
     @property
     def is_exact(self) -> bool:
-        """Return whether two candidates are an exact instance: noise has one scale."""
+        """Return whether the noise has one scale, as an exact instance requires."""
         return self.spread == 1.0
 
     def instance(self, step: float) -> Any:
@@ -81,7 +81,7 @@ def log_ratio_at_winner(
     Parameters
     ----------
     chances : callable
-        Returns the winning probabilities for scores of shape (m, k), of that shape.
+        Maps scores of shape (m, k) to winning probabilities of the same shape.
     first, second : arrays of shape (B, k)
         The scores on either dataset, in units of the noise.
     answer : array of shape (B,)
@@ -168,7 +168,7 @@ def _integrate_above(c: Array) -> Array:
 
 
 def _products_of_others(factors: Array) -> Array:
-    """Return for each entry of the last axis the product of all other entries."""
+    """Return, for each entry of the last axis, the product of all other entries."""
     before, after = np.ones_like(factors), np.ones_like(factors)
     np.cumprod(factors[..., :-1], axis=-1, out=before[..., 1:])
     after[..., :-1] = np.cumprod(factors[..., :0:-1], axis=-1)[..., ::-1]

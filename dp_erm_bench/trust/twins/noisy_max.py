@@ -11,7 +11,7 @@ from dp_erm_bench.trust.twins.pure import PureTwin, two_candidates, two_outcomes
 
 
 class NoisyMaxTwin(PureTwin):
-    """Twin of a selection of bounded range, whose winners are those of Gumbel noise."""
+    """Twin of a selection of bounded range, with Gumbel noise on the scores."""
 
     exact: ClassVar[bool] = True
 
@@ -21,17 +21,20 @@ class NoisyMaxTwin(PureTwin):
         return 2.0 / self.ratio if self.ratio > 0 else math.inf
 
     def renyi(self, orders: Array) -> Array:
-        """Return the largest divergence for two outcomes of log-ratios t, t - range."""
+        """Return the largest Renyi divergence of two outcomes that differ by the range.
+
+        The log-ratios of the outcomes are t and t - range.
+        """
         ends = self.level * (1 - GRADED)
         return two_outcomes(orders, self.level, ends, self.level)
 
     def profile(self, epsilons: Array) -> Array:
-        """Return the largest delta of two outcomes with log-ratios t, t - range."""
+        """Return the largest delta of two outcomes with log-ratios t and t - range."""
         half = np.expm1((epsilons - self.level) / 2)
         return np.asarray(half**2 / -math.expm1(-self.level))
 
     def instance(self, step: float) -> Any:
-        """Return the distribution of a selection of two, with logistic chances."""
+        """Return the distribution of a selection between two, by logistic chances."""
         return two_candidates(1 / (1 + math.exp(-1 / self.ratio)), step)
 
     @staticmethod
@@ -68,6 +71,6 @@ class NoisyMaxTwin(PureTwin):
 
 
 def entries_of_winners(table: Array, answer: Array) -> Array:
-    """Return the entry of each row's winner, (B,)."""
+    """Return the entry of the winner from each row of a table, (B,)."""
     indices = answer.astype(np.int64)[:, None]
     return np.take_along_axis(table, indices, axis=1)[:, 0]

@@ -30,7 +30,7 @@ class ObjectiveGaussianTwin(Twin):
         """Return losses c + m^2 / 2 + m |u| for normal u, and their masses.
 
         Here m = 1 / ratio and c is the curvature. The loss of a record's term in the
-        objective is at most that.
+        objective is at most the loss returned.
         """
         nodes, weights = np.polynomial.legendre.leggauss(40)
         ends = np.linspace(0.0, 38.0, 400)

@@ -26,7 +26,7 @@ class PoissonGaussianTwin(Twin):
 
     @classmethod
     def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
-        """Return the twin of a mechanism; at rate 1, that of the Gaussian.
+        """Return the twin of a mechanism; at rate 1, that of the Gaussian mechanism.
 
         Parameters
         ----------
@@ -69,7 +69,7 @@ class PoissonGaussianTwin(Twin):
 
     @staticmethod
     def log_ratio(release: Any, use: Answered) -> Array:
-        """Return the log-ratio of two mixtures over one record's coin.
+        """Return the log-ratio of two mixtures over the sampling coin of one record.
 
         The query is the sum with every record sampled. All records but one are zero, so
         the sum over a sample is v with probability q, else 0. The coins of a step are

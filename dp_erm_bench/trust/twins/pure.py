@@ -20,7 +20,7 @@ class PureTwin(Twin):
         return 1 / self.ratio if self.ratio > 0 else math.inf
 
     def renyi(self, orders: Array) -> Array:
-        """Return the divergence of two outcomes with log-ratios +-level."""
+        """Return the Renyi divergence of two outcomes with log-ratios +-level."""
         return two_outcomes(orders, self.level, np.array([self.level]), 2 * self.level)
 
     def distribution(self, step: float, adjacency: Adjacency, least: bool) -> Any:
@@ -60,7 +60,7 @@ class PureTwin(Twin):
 
 
 def two_outcomes(orders: Array, level: float, ends: Array, width: float) -> Array:
-    """Return the largest divergence of two outcomes with log-ratios t and t - width.
+    """Return the largest Renyi divergence of outcomes of log-ratios t and t - width.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def two_candidates(p: float, step: float) -> Any:
     """Return the distribution of a selection between two candidates, rounded down.
 
     Both scores move by the sensitivity, in opposite directions, so their difference
-    goes from -1 to 1 sensitivities. The better one wins with probability ``p``.
+    goes from -1 to 1 sensitivities. The better candidate wins with probability ``p``.
     """
     from dp_accounting.pld import privacy_loss_distribution as library
 

@@ -11,7 +11,7 @@ from dp_erm_bench.trust.twins.base import Array, Twin, required_twin
 
 @dataclass(frozen=True)
 class RenyiFilterTwin(Twin):
-    """Twin of a filter: the larger of the promised curve and that of its steps.
+    """Twin of a filter, with the larger of the promised curve and that of its steps.
 
     Attributes
     ----------
@@ -23,7 +23,7 @@ class RenyiFilterTwin(Twin):
 
     @classmethod
     def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
-        """Return the twin of a mechanism, from the steps that it let pass.
+        """Return the twin of a mechanism, made from the steps that passed its filter.
 
         The sensitivities of the steps are those that the release declares.
 
@@ -49,7 +49,10 @@ class RenyiFilterTwin(Twin):
         return cls(ratio, times, tuple(uses))
 
     def renyi(self, orders: Array) -> Array:
-        """Return the Renyi curve, by chords between whole orders; infinite beyond."""
+        """Return the Renyi curve of the filter, by chords between whole orders.
+
+        The curve is infinite above the last whole order.
+        """
         if self.ratio > 512 and not self.steps:
             return np.maximum(orders, 2.0) / (2 * self.ratio**2)
         last = math.ceil(min(512.0, max(2.0, 5 * self.ratio)))

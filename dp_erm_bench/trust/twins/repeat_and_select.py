@@ -12,15 +12,15 @@ from dp_erm_bench.trust.twins.poisson_gaussian import PoissonGaussianTwin
 
 @dataclass(frozen=True)
 class RepeatAndSelectTwin(Twin):
-    """Twin of the best of many runs, by dp_accounting's bound for geometric numbers.
+    """Twin of the best of many runs, by dp_accounting's bound for a geometric number.
 
     Attributes
     ----------
     gamma : float
         Probability of stopping after a run.
     run : tuple of tuple of Twin
-        For each mechanism of a run, the twins that runs gave it, each with the least
-        noise and the most uses of all runs.
+        For each mechanism of a run, the different twins that it has in the runs. Each
+        twin has the least noise and the most uses of all runs.
     """
 
     gamma: float = 0.5
@@ -28,7 +28,7 @@ class RepeatAndSelectTwin(Twin):
 
     @classmethod
     def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
-        """Return the twin of a mechanism, from the runs that it kept for an audit.
+        """Return the twin of a mechanism, made from the runs that it kept for an audit.
 
         The sensitivities are those that the release declares.
 
@@ -72,7 +72,10 @@ class RepeatAndSelectTwin(Twin):
 
 
 def twin_of_fixed_size(use: Twin) -> Twin:
-    """Return the twin of a sample of fixed size for that of a Poisson sample."""
+    """Return the twin of a fixed-size sample if the given twin is of a Poisson sample.
+
+    Other twins are returned unchanged.
+    """
     if isinstance(use, PoissonGaussianTwin):
         return FixedSizeGaussianTwin(use.ratio, use.times, use.rate)
     return use

@@ -25,11 +25,11 @@ from dp_erm_bench.trust.twins.gaussian import GaussianTwin, normal
 class SingleUseGaussianTwin(Twin):
     """Twin of one pass over a secret part of the records.
 
-    The likelihood ratio of the pass is that of a place. The record is at each of the n
-    places of the order with probability 1 / n, and the answers at the places that are
-    read are revealed together with the place. So the loss is that of one normal density
-    with the probability of being read, else 0. It is integrated here by quadrature over
-    the answer, while the release uses the closed form of the profile.
+    The record is at each of the n places of the order with probability 1 / n. The
+    likelihood ratio of the pass is computed as if this place were revealed together
+    with the answers. So the loss is that of one normal density with the probability
+    that the record is read, else 0. The loss is integrated here by quadrature over the
+    answer, while the release uses the closed form of the profile.
 
     Attributes
     ----------
@@ -42,11 +42,11 @@ class SingleUseGaussianTwin(Twin):
 
     @classmethod
     def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
-        """Return the twin of a mechanism; a Gaussian's if the order is not secret.
+        """Return the twin of a mechanism, a Gaussian twin if the order is not secret.
 
-        That is also the twin if all records are read. The order that was used is
-        compared with that of the trial's secret stream. If they differ, all records
-        count as read.
+        The twin is also Gaussian if all records are read. The order that was used is
+        compared with the order of the trial's secret stream. If the orders differ, all
+        records count as read.
 
         Parameters
         ----------
@@ -132,7 +132,7 @@ class SingleUseGaussianTwin(Twin):
         The query is the exchanged record's gradient at every use that reads a record;
         the gradients of all other records are zero. Relative to noise alone the density
         is 1 - m / n + sum over the uses of e^((a - v / 2).v) / n in units of the noise.
-        If the order is given, the gradient is at the record's one use.
+        If the order is not drawn, the gradient is at the record's one use.
         """
 
         def mixture_of(side: int) -> Array:

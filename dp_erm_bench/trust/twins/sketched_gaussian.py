@@ -19,22 +19,22 @@ FAR, CELLS = 20.0, 40_000
 class SketchedGaussianTwin(Twin):
     """Twin of a sketch of ``rows`` rows with normal noise.
 
-    The order of integration is the reverse of that of the release: over the noise x,
-    with the tails of the chi^2 law of the squared length m R^2. With r = R / ratio the
-    loss is r x + r^2 / 2 on the first dataset and r x - r^2 / 2 on the second.
+    Integration is in the reverse order of the release: over the noise x, with the tails
+    of the chi^2 law of the squared length m R^2. With r = R / ratio, the loss is
+    r x + r^2 / 2 on the first dataset and r x - r^2 / 2 on the second.
     """
 
     rows: int = 1
 
     def delta(self, epsilon: float, mu: float) -> float:
-        """Return P[loss > epsilon] - e^epsilon Q[loss > epsilon] of one use."""
+        """Return delta of one use, P[loss > epsilon] - e^epsilon Q[loss > epsilon]."""
         ends = np.linspace(-FAR, FAR, CELLS + 1)
         x = (ends[1:] + ends[:-1]) / 2
         masses = np.diff(norm.cdf(ends))
         masses[x > 0] = -np.diff(norm.sf(ends))[x > 0]
 
         def beyond(least: Array) -> Array:
-            """Return P[r > least], where r^2 is that of the sketch plus mu^2."""
+            """Return P[r > least], where r^2 is that of the sketch alone plus mu^2."""
             squares = np.maximum(np.square(np.maximum(least, 0.0)) - mu * mu, 0.0)
             return np.asarray(chdtrc(self.rows, self.rows * self.ratio**2 * squares))
 
@@ -45,7 +45,7 @@ class SketchedGaussianTwin(Twin):
         return float(first - math.exp(epsilon) * (masses @ between))
 
     def renyi(self, orders: Array) -> Array:
-        """Return the divergence by quadrature of the moment of chi^2."""
+        """Return the Renyi divergence, by quadrature of the moment of chi^2."""
         curve = np.full(orders.shape, np.inf)
         tilts = orders * (orders - 1) / (2 * self.rows * self.ratio**2)
         for k in np.flatnonzero(tilts < STEEPEST / 2):
@@ -62,7 +62,7 @@ class SketchedGaussianTwin(Twin):
 
     @staticmethod
     def log_ratio(release: Any, use: Answered) -> Array:
-        """Return the log-ratio of the normal laws of b, given A."""
+        """Return the log-ratio of the normal laws of the product, given the sketch."""
         sketch, told = use.answer[..., :-1], use.answer[..., -1]
         sizes = [
             np.square(told - np.einsum("bmp,bp->bm", sketch, v)).sum(axis=1)
@@ -75,7 +75,9 @@ class SketchedGaussianTwin(Twin):
     def recovered_multiplier(
         query: Any, draws: Array, scale: Array, answer: Array
     ) -> float:
-        """Return the smallest noise / (draw * sensitivity), 0 if A is not the stream's.
+        """Return the smallest noise / (draw * sensitivity) of an answer.
+
+        The result is 0 if the sketch A is not the one that the stream gives.
 
         Parameters
         ----------

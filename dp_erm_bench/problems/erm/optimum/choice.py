@@ -53,7 +53,7 @@ def minimise_by_choice(problem: ERM) -> Array:
 
 
 def _minimise_from(problem: ERM, w: Array) -> Array:
-    """Return a minimiser, by Newton's method from w if that may start anywhere.
+    """Return a minimiser, by Newton's method from w if the method may start anywhere.
 
     The start matters for a rounded kink, whose narrow parabola is a poor model from
     afar.
@@ -65,7 +65,7 @@ def _minimise_from(problem: ERM, w: Array) -> Array:
 
 
 def certified_gap(problem: ERM, w: Array) -> tuple[float, str]:
-    """Return a bound on F(w) - min F at a point, and why it cannot be trusted.
+    """Return a bound on F(w) - min F at a point, and a reason not to trust it.
 
     The bound is infinite if there is none; the reason is empty if the bound is a
     certificate.
@@ -98,7 +98,7 @@ def _composite_of(problem: ERM) -> Composite:
 
 
 def _region_of(problem: ERM) -> faces.Region | None:
-    """Return the box of the penalty, or the constraint, as a set with faces, if any."""
+    """Return the penalty's box or the constraint as a set with faces, or None."""
     penalty, constraint = problem.penalty, problem.constraint
     if isinstance(penalty, SeparablePenalty) and penalty.upper < np.inf:
         return faces.BoxRegion(penalty.lower, penalty.upper)
@@ -159,7 +159,7 @@ def minimise_in_ball(problem: Composite, radius: float) -> Array:
 def ball_gap(problem: Composite, radius: float, w: Array) -> float:
     """Return the Frank-Wolfe gap at w over norm2 <= radius, for the gradient g of F.
 
-    It is g.w + radius norm2(g), as a sum of terms >= 0 up to rounding.
+    The gap is g.w + radius norm2(g), computed as a sum of terms >= 0 up to rounding.
 
     Parameters
     ----------

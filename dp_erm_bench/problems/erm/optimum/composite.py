@@ -49,7 +49,7 @@ class Composite:
         return np.zeros(self.X.shape[1])
 
     def margins(self, w: Array) -> Array:
-        """Return X w, shape (n,); only the support of w is used if that pays."""
+        """Return X w, shape (n,), from the support of w alone if this is faster."""
         if sparse.issparse(self.X):
             support = np.flatnonzero(w)
             if 8 * support.size < w.size:
@@ -80,7 +80,7 @@ def duality_gap(problem: Composite, psi: Penalty, w: Array) -> float:
     w.u, since the part of the losses vanishes (Fenchel-Young with equality). If psi*(u)
     is infinite, the dual point is scaled by s <= 1 to be feasible. Then convexity of
     phi* with phi*(0) <= 0 gives phi(z) + phi*(s v) - s v z <= (1 - s) phi(z). All terms
-    are non-negative: nothing large is subtracted from anything large.
+    are non-negative, so no large number is subtracted from another.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def accelerated_points(step: Callable[[Array], Array], w: Array) -> Iterator[Arr
 
 
 Solve = Callable[[Array], Array]
-"""From the right side of a system of equations, (p,), to its solution, (p,)."""
+"""A function from the right side of a system, (p,), to the solution, (p,)."""
 
 
 def is_inexact(X: Any, l2: float) -> bool:
@@ -213,7 +213,7 @@ def scale_records(X: Any, weights: Array) -> Any:
 
 
 def gram(A: Any, rows: bool) -> Array:
-    """Return A A' or A'A, dense, of which only the upper triangle is filled."""
+    """Return A A' (``rows``) or A'A as a dense matrix with only its upper triangle."""
     if sparse.issparse(A) and A.shape[0] * A.shape[1] <= SMALL:
         A = A.toarray()
     if sparse.issparse(A):

@@ -61,7 +61,7 @@ class BoxRegion:
         return float((g[g != 0.0] * steps[g != 0.0]).sum())
 
     def face(self, w: Array, g: Array) -> Face:
-        """Return the coordinates that may move: inside, or moved inside by -g."""
+        """Return the coordinates that may move: inside, or from the border along -g."""
         held = ((w == self.lower) & (g >= 0.0)) | ((w == self.upper) & (g <= 0.0))
         return np.flatnonzero(~held), None
 
@@ -75,7 +75,7 @@ class SimplexRegion:
     def project(self, w: Array) -> Array:
         """Return the nearest point, with entries that are rounding errors set to 0.
 
-        Its l1 norm stays the same.
+        The l1 norm of the point stays the same.
         """
         w = self.constraint.project(w)
         total = float(np.abs(w).sum())
@@ -106,7 +106,7 @@ class CrossRegion(SimplexRegion):
         return float((np.abs(w) * top + w * g).sum() + inside * top)
 
     def face(self, w: Array, g: Array) -> Face:
-        """Return the support with what enters it, or all coordinates if w is inside."""
+        """Return the support and the coordinates that enter it; all if w is inside."""
         radius, level = self.constraint.radius, -float(w @ g)
         inside = np.abs(w).sum() < radius * (1.0 - ON_BORDER)
         if inside or level <= 0.0:
@@ -120,7 +120,7 @@ Region = BoxRegion | SimplexRegion
 """A bounded convex set with finitely many faces.
 
 Its gap is the Frank-Wolfe gap, max over s in the set of g.(w - s), as a sum of terms
->= 0. Its face at w does not hold what a step along -g takes off the border.
+>= 0. Its face at w does not fix coordinates that a step along -g takes off the border.
 """
 
 
@@ -200,7 +200,7 @@ class _Search:
         return best
 
     def _newton_trials(self, w: Array) -> Iterator[tuple[Array, float]]:
-        """Yield points along Newton steps in the face, and values low enough there."""
+        """Yield points along Newton steps in the face, each with a target value."""
         problem, project = self.problem, self.region.project
         value, g = problem.value(w), problem.gradient(w)
         free, normal = self.region.face(w, g)

@@ -1,7 +1,7 @@
 """Reference minimisers by a prox or a projection: accelerated steps, and ADMM.
 
 An accelerated step is cheap, but many are needed where features are badly scaled. A
-step of ADMM solves Newton systems, which do not mind the scales.
+step of ADMM solves Newton systems, for which the scales do not matter.
 """
 
 import itertools
@@ -17,7 +17,7 @@ from dp_erm_bench.problems.erm.optimum.composite import Composite
 from dp_erm_bench.problems.erm.optimum.smooth import Gap
 
 Prox = Callable[[Array, float], Array]
-"""From a point, (p,), and the length of a step to the prox, (p,)."""
+"""A function from a point, (p,), and the length of a step to the prox, (p,)."""
 
 FINISHED = 1e-13
 # Checks that do not halve the gap, after which a search ends if it is near enough.
@@ -59,13 +59,13 @@ class Search:
         return self.gap <= tolerance * float(self.problem.value(self.w))
 
     def follow(self, points: Iterator[Array], every: int) -> None:
-        """Check every n-th point until one is the minimiser, or none are left.
+        """Check every n-th point until one is the minimiser, or no points are left.
 
         Parameters
         ----------
         points : iterator of arrays of shape (p,)
         every : int
-            The n of the points that are checked.
+            The number n.
         """
         if self.within(FINISHED):
             return
@@ -85,7 +85,7 @@ def minimise_by_prox(
     """Return the best point, by certified gap, of accelerated steps and ADMM, (p,).
 
     ADMM follows the first accelerated steps if a Newton system is cheap. The remaining
-    accelerated steps follow if that reaches no certificate.
+    accelerated steps follow if ADMM reaches no certificate.
 
     Parameters
     ----------
@@ -122,17 +122,18 @@ def minimise_by_prox(
 def admm_points(
     problem: Composite, prox: Prox, rho: float, w: Array
 ) -> Iterator[Array]:
-    """Yield the points z of ADMM from w, with the loss of w and the prox of z = w.
+    """Yield the points z of ADMM from a start w, for the constraint z = w.
 
-    The weight rho > 0 of their distance is adapted to the residuals, each relative to
-    its own size. At last it is fixed, and from then on ADMM converges.
+    The loss depends on w, and the rest of the objective, given by its prox, on z. The
+    weight rho > 0 of the distance between z and w is adapted to the residuals, each
+    relative to its own size. At last rho is fixed, and from then on ADMM converges.
 
     Parameters
     ----------
     problem : Composite
-        The part of w, with l1 = 0.
+        The part of the objective that depends on w, with l1 = 0.
     prox : callable
-        The part of z.
+        The prox of the part that depends on z.
     rho : float
         The first weight.
     w : array of shape (p,)

@@ -2,13 +2,14 @@
 
 A loss with a kink, phi(z, y) = max of v (z - y) over an interval of slopes v, is
 replaced by a loss that is nowhere below phi. It has a parabola of some half-width in
-place of the kink, and its derivatives are such slopes. By Fenchel-Young, a slope v
-worsens the bound of the smooth case by
+place of the kink, and its derivatives are slopes in the interval. By Fenchel-Young, a
+slope v worsens the bound of the smooth case by
 
     phi(z) + phi*(v) - v z = phi(z) - v (z - y) >= 0,
 
-which is 0 for all records off the parabola. For the point that minimises the rounded
-objective it is of the order of the width times the share of the records on it.
+which is 0 for all records off the parabola. For the minimiser of the rounded objective,
+the mean of these terms is of the order of the width times the share of the records on
+the parabola.
 """
 
 from __future__ import annotations
@@ -161,14 +162,14 @@ def minimise_free(problem: Composite) -> Array:
 
 
 def free_gap(problem: Composite, w: Array) -> tuple[float, str]:
-    """Bound F(w) - min F without penalty.
+    """Return a bound on F(w) - min F for an objective without penalty.
 
     Returns
     -------
     bound : float
-        Half the squared Newton decrement; infinite if there is none.
+        Half the squared Newton decrement; infinite if there is no bound.
     reason : str
-        The reason why the bound is no certificate; empty if it is one.
+        The reason why the bound is not a certificate; empty if it is one.
     """
     if composite.is_inexact(problem.X, 0.0):
         reason = f"no reference solver for {w.size} features without penalty"
@@ -263,6 +264,8 @@ def minimise_kinked(
 
 def kinked_gap(problem: ERM, w: Array, smooth_gap: Gap) -> tuple[float, str]:
     """Return the least bound on F(w) - min F over the widths, and an empty reason.
+
+    The empty reason means that the bound is a certificate, as for the smooth gap.
 
     Parameters
     ----------

@@ -17,15 +17,15 @@ from dp_erm_bench.problems.erm.optimum.composite import Composite
 
 MAX_STEPS = 100_000
 CHECKED = 50
-"""Accelerated steps between two checks."""
+"""Number of accelerated steps between two checks."""
 PATIENCE = 2000
-"""Steps that do not halve the distance, after which a well conditioned search ends."""
+"""Number of steps without a halved distance that ends a well conditioned search."""
 LARGE = 100_000
-"""Entries of the features below which accelerated steps take little time."""
+"""Number of entries of the features below which accelerated steps are fast."""
 SHORT = 30
-"""Mean entries of a record up to which a Hessian costs less than accelerated steps."""
+"""Mean entries per record up to which a Hessian costs less than accelerated steps."""
 INNER, MAX_INNER = 0.01, 1000
-"""Part of the distance to which a quadratic model is minimised, and steps at most."""
+"""Part of the distance to which a model is minimised, and largest number of steps."""
 STALE = 0.1
 """A Newton step that leaves more than this part of the distance needs a new Hessian."""
 SLOW = 5
@@ -86,8 +86,8 @@ class ProximalSteps(ABC):
     def point_after(self, w: Array) -> Minimiser:
         """Return the point after one step, with its distance.
 
-        There L (w - moved) - grad(w) + grad(moved) is a subgradient, with L =
-        lipschitz.
+        At the new point, moved, the vector L (w - moved) - grad(w) + grad(moved) is a
+        subgradient, with L = lipschitz.
         """
         moved, g = self.step(w)
         subgradient = self.lipschitz * (w - moved) - g + self.gradient(moved)
@@ -155,9 +155,10 @@ class PerturbedSteps(ProximalSteps):
     def newton_pays(self) -> bool:
         """Return whether the Hessian is cheap compared with products with the features.
 
-        To compute it costs as many such products as a record has entries. A product
-        with it costs less than one of them, and it takes no more memory than the
-        features. Newton steps need many proxes and projections, which must be cheap.
+        Computing the Hessian costs as many products with the features as a record has
+        entries. A product with the Hessian costs less than a product with the features,
+        and the Hessian takes no more memory than the features. Newton steps need many
+        proxes and projections, which must be cheap.
         """
         problem = self.problem
         p, n, entries = problem.p, problem.n, problem.entries
@@ -179,8 +180,8 @@ class PerturbedSteps(ProximalSteps):
 
         A step minimises the quadratic model of the smooth part, plus the penalty, over
         the set, to a part of the distance. The Hessian is kept while the distance falls
-        fast. The steps end if new Hessians do not halve it, because they need not
-        converge.
+        fast. The steps end if new Hessians do not halve the distance, because Newton
+        steps need not converge.
 
         References
         ----------
