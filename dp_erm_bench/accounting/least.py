@@ -212,7 +212,7 @@ def authors_multiplier(budget: Budget, laws: Laws) -> float:
     Raises
     ------
     UsageError
-        Unless the only release has normal noise over samples, or for delta = 0.
+        If delta = 0, or for any release but one with normal noise over samples.
     """
     if len(laws) != 1 or not laws[0].normal:
         raise UsageError(

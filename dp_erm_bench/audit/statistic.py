@@ -277,7 +277,7 @@ def _cached_attack(algorithm: str, params: str, budget: Budget) -> Attack:
 
 
 def attack_on(solver: Solver, budget: Budget) -> Attack:
-    """Return the attack on a solver with the parameters that it has."""
+    """Return the attack on a given solver, whose parameters are not changed."""
     pair = worst_pair(solver, budget.adjacency)
     return Attack(solver, pair, guarantee_of(solver, pair.first, budget))
 

@@ -54,9 +54,9 @@ def extreme_sets(of_masks: Callable[[Masks], Array], p: int) -> Masks | None:
 @functools.lru_cache(maxsize=4)
 def all_masks(p: int) -> Masks:
     """Return all subsets of p coordinates, (2^p, p), in the order of binary numbers."""
-    bits = (np.arange(2**p)[:, None] >> np.arange(p)) & 1
-    bits.flags.writeable = False
-    return bits.astype(bool)
+    masks = ((np.arange(2**p)[:, None] >> np.arange(p)) & 1).astype(bool)
+    masks.flags.writeable = False
+    return masks
 
 
 def greedy_points(of_masks: Callable[[Masks], Array], p: int) -> Array | None:

@@ -211,9 +211,9 @@ class AllocationGaussianLaw(Law):
         return Dominating(self.times, scale, span, losses, mirrored=replaced)
 
     def guess(self, square: float) -> float:
-        """Return the z at which the mean square loss is about ``square``.
+        """Return the z at which the mean squared privacy loss is about ``square``.
 
-        The mean square loss is taken as (e^(1/z^2) - 1) / t.
+        The mean squared privacy loss is taken as (e^(1/z^2) - 1) / t.
         """
         return super().guess(math.log1p(square * self.steps))
 

@@ -196,7 +196,7 @@ class SampledLaw(Law):
         """Raise ValueError for a rate outside (0, 1)."""
         super().__post_init__()
         if not 0 < self.rate < 1:
-            raise ValueError(f"rate={self.rate}: must be in (0, 1]")
+            raise ValueError(f"rate={self.rate}: must be in (0, 1)")
 
     def sampling_rate(self) -> float:
         """Return the rate, the probability that one use reads a given record."""

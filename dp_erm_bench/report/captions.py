@@ -49,7 +49,7 @@ def name_few(names: Iterable[str]) -> str:
 
 
 def drawn_rows(charts: Sequence[Chart]) -> pd.DataFrame | None:
-    """Return the rows behind charts with `TITLE` and `LABEL`; None without rows."""
+    """Return the rows of all charts, with `TITLE` and `LABEL` added; None if none."""
     import pandas as pd
 
     found = []

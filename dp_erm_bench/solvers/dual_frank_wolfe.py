@@ -141,7 +141,7 @@ class DualFrankWolfe(one_solve.StronglyConvex):
         return self.n_iter
 
     def passes_at(self, problem: ERM, iteration: int) -> float:
-        """Return the number of solved problems, whatever passes each of them takes."""
+        """Return the number of solved problems; each counts as one pass."""
         return float(iteration)
 
     def step_work(self, problem: ERM) -> StepWork:

@@ -76,7 +76,7 @@ class SingleAnswer(Solver):
         return 1
 
     def passes_at(self, problem: Any, iteration: int) -> float:
-        """Return the number of answers, whatever passes each of them takes."""
+        """Return the number of answers; each counts as one pass."""
         return float(iteration)
 
     def iterates(

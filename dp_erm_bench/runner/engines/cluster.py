@@ -63,7 +63,7 @@ class Elsewhere:
         return ""
 
     def reason_of_absence(self) -> str:
-        """Return why there may be no worker, from a batch system; empty if unknown."""
+        """Return the batch system's reason for missing workers; empty if none."""
         return ""
 
 
