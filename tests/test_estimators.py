@@ -163,7 +163,7 @@ def test_categories_of_a_container_declare_nothing(tmp_path):
 
 @pytest.mark.parametrize("kind", [DPClassifier, DPRegressor])
 def test_advice_on_missing_values_says_what_reads_the_records(kind):
-    with pytest.raises(ValueError, match="NaN.*known without the records") as caught:
+    with pytest.raises(ValueError, match="NaN.*chosen without the records") as caught:
         kind(bounds=BOUNDS).fit(np.where(np.eye(*X.shape) > 0, np.nan, X), Y > 0.0)
     said = str(caught.value)
     assert "an imputer reads the records, which no budget covers" in said
@@ -344,7 +344,7 @@ def test_probabilities_are_those_of_the_logistic_model(labels):
     # Far out neither is rounded to 1 minus the other.
     model.coef_, model.intercept_ = np.zeros((1, 3)), np.array([-700.0])
     assert 0.0 < model.predict_proba(X)[0, 1] < 1e-300
-    assert "Not calibrated" in " ".join(model.predict_proba.__doc__.split())
+    assert "ot calibrated" in " ".join(model.predict_proba.__doc__.split())
 
 
 def test_probabilities_are_of_the_logistic_loss_only():

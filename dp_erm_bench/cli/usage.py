@@ -118,7 +118,7 @@ public numbers alone. algorithm=auto makes the same choice.
   --radius         of an L1 ball for the weights, instead of a penalty
   --column         the largest of the declared bounds of columns; the norm
   --nonzeros       how many features matter, if that is known without the data
-  --algorithm      use this one instead of the best
+  --algorithm      the settings of this one, not of the best
   --rows           the published results nearby, on which it rests
   --json           everything, for programs
 """,

@@ -94,9 +94,9 @@ def test_a_regression_a_label_by_its_name_and_words_that_cannot_be_typed(look):
 def test_what_the_reader_refuses_is_told_with_the_key_that_decides(look):
     body = "".join(f"{i},{i % 7 / 10},{i % 2}\n" for i in range(12))
     said, line = look(",x,y\n" + body)
-    assert "To be decided before it is read: column 0 has no name" in said
+    assert "Decide before it is read: column 0 has no name" in said
     said, line = look(",x,y\n" + body, "dataset.index=drop")
-    assert "To be decided" not in said and "dataset.index=drop" in line
+    assert "Decide before" not in said and "dataset.index=drop" in line
     said, line = look("0.5,3,1\n0.25,4,0\n", "dataset.header=false", "dataset.label=0")
     assert "row 1 is a record" in said and "dataset.label=0" in line
     assert "dataset.bounds={columns:{x0:FILL_IN,x1:FILL_IN}}" in line
@@ -151,7 +151,7 @@ def test_a_column_that_tells_the_label_is_named(look):
 def test_missing_values_are_told_with_what_may_be_done(look):
     body = "".join(f"{k},{k % 3 or 'NA'},{k % 2}\n" for k in range(12))
     said, _ = look("a,b,y\n" + body)
-    assert 'values are missing in "b"; none may be: fill them with a number' in said
+    assert 'values are missing in "b": fill them with a number' in said
 
 
 N = 60
@@ -186,7 +186,7 @@ def test_each_column_is_what_it_is(look):
     told = {one.split()[0].strip('"'): one for one in said.splitlines() if one}
     for name, (_, kind) in COLUMNS.items():
         assert f" {kind}" in told[name], name
-    wrong = [one for one in said.splitlines() if one.startswith("To be decided")]
+    wrong = [one for one in said.splitlines() if one.startswith("Decide before")]
     first = {"error": 'row 9 ("#DIV/0!")', "mistake": 'row 9 ("ten")'}
     first |= {"commas": 'row 2 ("-30,05")', "mass": "units; write 1234.5"}
     first |= {"thousands": "", "percent": "", "price": "", "minus": "", "both": "low"}
@@ -228,7 +228,7 @@ LABELS = [
 def test_no_label_is_guessed(labels, keys, said, look):
     body = "".join(f"{i % 7 / 4},{labels[i % len(labels)]}\n" for i in range(30))
     shown, line = look(f"x,y\n{body}")
-    assert said in shown and ("To be decided" in shown) == bool(said)
+    assert said in shown and ("Decide before" in shown) == bool(said)
     found = [one for one in line if one.startswith(("dataset.positive", "loss="))]
     assert found == keys
 

@@ -137,7 +137,7 @@ def test_a_bundle_has_all_but_the_data(made):
     assert read[1] == read[2]
     # It is true of a page with digests and a path in it.
     assert "no data" not in about and "The data files are not in here." in about
-    assert "Paths and names of machines and users stand in it" in about
+    assert "It holds paths and names of machines and users" in about
     assert b"\nnumpy==" in members["requirements.lock"]
     manifest = unsealed_json(members["manifest.json"])
     assert manifest["data"][1]["name"].startswith("log1")

@@ -110,8 +110,8 @@ def test_wide_bounds_and_a_label_among_the_features_are_told(run, tmp_path):
     private = "(not private: computed from the records)"
     assert [one for one in done.stderr.splitlines() if "dataset file" in one] == [
         "dp-erm-bench: dataset file my.csv, bounds={columns:{age:1000000.0,code:4}}: "
-        'all records are below 1 % of the declared bound of "age", norm: noise that '
-        f"is made for it drowns them {private}",
+        'all records are below 1 % of the declared bound of "age", norm: noise for '
+        f"such a bound drowns them {private}",
         'dp-erm-bench: dataset file my.csv: the label is "code", up to '
         f"shift and scale; leave it out if it is no feature {private}",
     ]
@@ -138,7 +138,7 @@ def test_what_the_bounds_did_is_told_after_a_run_and_in_the_table(run, tmp_path)
     assert ends["clipped"].tolist() == [0.0, 0.0, 1.0, 1.0]
     assert ends["at_bound"].tolist() == ["", "", *['["age", "crp"]'] * 2]
     # Joined in one panel, or compared, they get a word.
-    word = "the optimum and the relative error are others, and do not compare"
+    word = "the optimum and the relative error differ and cannot be compared"
     joined = ["export", "results/sweep", "--panel", "dataset"]
     assert word in run(*joined, "--y", "relative_error").stderr
     assert word not in run(*joined, "--y", "nnz").stderr
@@ -369,7 +369,7 @@ def test_smoke_says_once_that_it_judges_nothing_and_the_table_stands_once(
     assert main(typed) == 0
     out = capsys.readouterr().out
     assert out.count("tiny (profile smoke): 4 not judged") == 1
-    assert out.count("verdicts would mean nothing, so that no claim is judged") == 1
+    assert out.count("it only shows that everything runs; no claim is judged") == 1
     assert set(pd.read_csv("results/tiny/claims.csv")["verdict"]) == {"not judged"}
     assert not any(word in out.split() for word in ("holds", "fails"))
 

@@ -577,7 +577,7 @@ ODD_ROWS = [
     (
         "h,h=r,y\nr,2,0\nb,1,1\n",
         {"onehot": {"h": ["r", "b"]}},
-        'heading "h=r" stands tw',
+        'heading "h=r" appears tw',
     ),
     (
         'x,c,y\n1,"a\n2,b,1\n3,c,0\n4,d",1\n5,e,0\n',

@@ -74,7 +74,7 @@ def test_what_is_special_is_one_file_that_collect_does_not_import(
     capsys.readouterr()
     (tmp_path / "final_errors.py").write_text("raise SystemExit(9)")
     assert main(["collect", str(folder)]) == 0
-    assert "it is not imported" in capsys.readouterr().err
+    assert "they are not imported" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

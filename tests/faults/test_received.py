@@ -145,7 +145,7 @@ def test_no_module_that_a_manifest_names_is_imported(folder, evil, command, caps
     (folder / "results.parquet").unlink()
     assert main([command, *[str(folder)] * (1 + (command == "compare"))]) == 0
     said = capsys.readouterr().err
-    assert ("it is not imported" in said) == (command == "collect")
+    assert ("they are not imported" in said) == (command == "collect")
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_no_module_that_a_manifest_names_is_imported(folder, evil, command, caps
 def test_only_modules_of_figures_are_taken_from_a_manifest(folder, name, capsys):
     write_run(folder, {**read_manifest(folder), "config": {"figures": name}})
     assert main(["collect", str(folder)]) == 0
-    assert "none of the package's; it is not imported" in capsys.readouterr().err
+    assert "outside of the package; they are not imported" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

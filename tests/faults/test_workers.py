@@ -48,7 +48,7 @@ def test_the_culprit_is_found_in_its_batch(runs, execute, said):
     assert code == 1
     assert runs.statuses() == OTHERS | {3: "killed"}
     assert runs.messages()[3].endswith(said)
-    assert "killed: 1 trial\n  1 x its worker died again, alone at" in out
+    assert "killed: 1 trial\n  1 x its worker died again with no other" in out
     assert runs.calls() == sorted(OTHERS)
     assert runs.lines("key") == 12
 

@@ -108,7 +108,7 @@ def test_over_epsilon_the_caption_has_all_of_them(tabulate):
     )
     found = caption_of(look_up(table, PANEL).along_epsilon, profile="default")
     assert "epsilon: 0.1, 1, 10. delta: 1/n^2." in found
-    assert "DP-CD, cyclic (up to 1.09 times)." in found
+    assert "DP-CD, cyclic (1.09 times)." in found
     assert "Median and min..max of 4 report runs" in found
 
 

@@ -260,7 +260,7 @@ def test_objectives_that_differ_in_an_option_do_not_compete():
     rows = label_table(table(*(spec_of(constraint=one) for one in balls), repeats=7))
     drawn = rows_of_view(rows, View(x="epsilon", y="objective"))
     assert not summary_of(drawn)["best"].any()
-    assert "Lines that differ in constraint's radius minimise other" in drawn.unlike
+    assert "Lines that differ in constraint's radius minimise different" in drawn.unlike
     # Nor do lines on other data, in a panel that was asked for.
     data = [{"name": "log1"}, {"name": "log1", "p": 50}, {"name": "log2"}]
     rows = label_table(table(*(spec_of(one) for one in data), repeats=7))

@@ -93,7 +93,9 @@ def test_what_differs_is_named_where_bounds_or_scales_do():
 
     plain, wide = '{"bounds": {"columns": 1}}', '{"bounds": {"columns": 2}}'
     assert told(plain, plain) == told('{"scale": 2.0}', '{"scale": 8.0}') == ""
-    assert told(plain, wide).startswith("Trials of log1 differ in bounds: under other")
+    assert told(plain, wide).startswith(
+        "Trials of log1 differ in bounds: under different"
+    )
     scaled = '{"bounds": {"columns": 1}, "scale": "bounds"}'
     assert told(plain, scaled).startswith("Trials of log1 differ in scale: ")
     assert told("{}", '{"standardise": true}').startswith("Trials of log1 differ in st")

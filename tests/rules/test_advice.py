@@ -253,7 +253,7 @@ def test_advice_says_what_it_rests_on(capsys):
     assert main(["advise", *asked, "--rows"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("Run feature_covariance, with n_iter=")
-    assert "no classes, no sparsity" in said
+    assert "nothing of classes, sparsity" in said
     published = set(pd.read_csv(UNTUNED)["panel"])
     panels = {line.split(" ")[1] for line in said.splitlines()[-8:]}
     assert panels <= published
@@ -269,7 +269,7 @@ def test_advice_says_what_it_rests_on(capsys):
     )
     assert "extrapolated" in capsys.readouterr().out
     assert main(["advise", *asked, "--p", "4000", "--nonzeros", "5"]) == 0
-    assert "one generated set of data" in capsys.readouterr().out
+    assert "one generated data set" in capsys.readouterr().out
 
 
 def test_a_guess_is_judged_on_the_families_that_did_not_choose_it():
