@@ -34,7 +34,7 @@ data, a family counts once.
 
 Bounds in brackets are not in force by themselves: an algorithm that needs bounds has
 them where nobody names any (`dataset.bounds=default` asks for them), and clips to them.
-Sets of LIBSVM that are not below have columns 1 and label 100, a choice.
+LIBSVM sets that are not listed below get the bounds columns 1 and label 100, by choice.
 """
 TASKS = {"classification": "To classify", "regression": "Numbers"}
 BOARD = """

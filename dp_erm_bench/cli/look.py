@@ -292,7 +292,7 @@ def _mapping_key(name: str) -> str:
 
 
 def _typed_value(text: str, *more: type) -> str:
-    """Return a string in a form to type that is read as the same string.
+    """Return what to type so that it is read back as this string.
 
     ``more`` lists further types, besides str, as which the form may be read.
     """

@@ -149,7 +149,7 @@ def compare_accounts(case: Case, first: Account, second: Account) -> ReplayResul
 
 
 def _compare(result: ReplayResult, first: Account, second: Account) -> None:
-    """Compare the accounts of two runs that were completed."""
+    """Add to the result what differs between the accounts of two completed runs."""
     case = result.case
     result.violations += [*first.complaints, *second.complaints]
     if first.declared != second.declared:

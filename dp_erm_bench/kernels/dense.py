@@ -165,7 +165,7 @@ def column(X: Array, j: int) -> Array:
 def coordinate_gradients(
     loss: Any, data: Two, margins: Array, coordinates: Indices, clip: Array, out: Array
 ) -> None:
-    """Write each trial's clipped mean derivative along its own coordinate.
+    """Write the mean of each trial's clipped derivatives along its own coordinate.
 
     Parameters
     ----------

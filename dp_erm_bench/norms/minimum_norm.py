@@ -63,7 +63,7 @@ def _correct_weights(points: Array, weights: Array) -> tuple[Array, Array]:
 
 
 def _affine_weights(points: Array) -> Array:
-    """Return the weights, of sum 1 and any sign, of least norm2(weights @ points)."""
+    """Return the weights, summing to 1, that minimise norm2(weights @ points)."""
     m = len(points)
     if m == 1:
         return np.ones(1)

@@ -630,22 +630,22 @@ def _problems_unbeaten(rows: pd.DataFrame, models: pd.DataFrame) -> str:
     base = models[models["panel"].isin(rows["panel"])]
     base = base[base["line"].isin([*BASES.values()])].set_index("panel")
     risks = rows["panel"].map(base["test_risk"])
-    verdicts = {"objective": rows["beats_zero"] == "yes"}
+    verdicts = {"w = 0 in the objective": rows["beats_zero"] == "yes"}
     if not rows["unbeaten"].isin(["", ZERO]).all():
         beaten = rows["unbeaten"].eq("") & rows["status"].eq("ok")
-        verdicts["objective (the constant model is as good)"] = beaten
+        verdicts["the constant model in the objective"] = beaten
     if risks.notna().any():
-        word = f"test risk (the {base['line'].iloc[0]} is as good)"
+        word = f"the {base['line'].iloc[0]} in test risk"
         verdicts[word] = rows["test_risk"] < risks
     if rows["majority"].notna().any():
         accurate = rows["accuracy"] > rows["majority"]
-        verdicts["test accuracy (the larger class is as good)"] = accurate
+        verdicts["the larger class in test accuracy"] = accurate
     lines = []
     for word, better in verdicts.items():
         problems = better.groupby([rows["panel"], rows["epsilon"]], sort=False).any()
         left = problems[~problems].reset_index().groupby("panel", sort=False)["epsilon"]
         named = [f"{panel} at epsilon {_epsilons(own)}" for panel, own in left]
-        lines.append(f"- By {word}: {'; '.join(named) or '-'}")
+        lines.append(f"- No line beats {word}: {'; '.join(named) or 'nowhere'}")
     return "\n".join(lines)
 
 

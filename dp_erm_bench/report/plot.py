@@ -438,8 +438,8 @@ def winners_sheet(drawn: Shown, width: str) -> Sheet:
         f"Colour: the median final {_measure_in_words(drawn)} over that of the best "
         "line of the problem, w = 0 included. Filled circle: the best of the lines "
         "whose 95 % interval lies below w = 0 and the constant model; ring: one of "
-        f"these that cannot be distinguished from it. Cross: {NOTHING}, or that "
-        "model. White: did not run."
+        "these that cannot be distinguished from it. Cross: no line beats both w = 0 "
+        "and the constant model. White: did not run."
     )
     said = f"{ALONE[0].upper()}{ALONE[1:]}." if few else ""
     text = caption_of_view(drawn, join_paragraphs(about, said), table=table)
