@@ -24,4 +24,4 @@ def loads_elsewhere(folder: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit("\n".join(loads_elsewhere(Path(sys.argv[1]))))
+    sys.exit("\n".join(loads_elsewhere(Path(sys.argv[1]))) or 0)
