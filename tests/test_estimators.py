@@ -344,7 +344,7 @@ def test_probabilities_are_those_of_the_logistic_model(labels):
     # Far out neither is rounded to 1 minus the other.
     model.coef_, model.intercept_ = np.zeros((1, 3)), np.array([-700.0])
     assert 0.0 < model.predict_proba(X)[0, 1] < 1e-300
-    assert "ot calibrated" in " ".join(model.predict_proba.__doc__.split())
+    assert "not calibrated" in " ".join(model.predict_proba.__doc__.lower().split())
 
 
 def test_probabilities_are_of_the_logistic_loss_only():

@@ -79,7 +79,6 @@ from dataclasses import dataclass
 
 from dp_erm_bench.extend import Gaussian, Solver, UsageError, shape, value
 from dp_erm_bench.extend import steps_between
-from tests.pages import find_block
 
 
 @dataclass(frozen=True)
