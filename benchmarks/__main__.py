@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def machine() -> str:
-    """Return what the numbers were measured on, and how busy it was."""
+    """Return a description of the machine, with its current load."""
     load, version = os.getloadavg()[0], platform.python_version()
     return (
         f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, "

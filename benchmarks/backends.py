@@ -1,4 +1,7 @@
-"""What stands in for the solver: each takes a batch of trials, returns its records."""
+"""Functions that replace the solver in measurements of the runner.
+
+Each takes a batch of trials and returns their records.
+"""
 
 import ctypes
 import os
@@ -10,11 +13,11 @@ from dp_erm_bench.experiment.lines import Trial
 
 CULPRIT = 77
 HOLD = 200_000
-"""Microseconds."""
+"""Duration of a call of `holding`, in microseconds."""
 
 
 def nothing(trials: Sequence[Trial]) -> list[dict[str, Any]]:
-    """Return a record at once."""
+    """Return records with made-up numbers, without solving anything."""
     return [
         {
             "key": trial.key,
@@ -28,20 +31,20 @@ def nothing(trials: Sequence[Trial]) -> list[dict[str, Any]]:
 
 
 def holding(trials: Sequence[Trial]) -> list[dict[str, Any]]:
-    """Stay in native code, with the interpreter's lock held."""
+    """Stay in native code for a while, and hold the interpreter's lock."""
     ctypes.PyDLL(None).usleep(HOLD)
     return nothing(trials)
 
 
 def hanging(trials: Sequence[Trial]) -> list[dict[str, Any]]:
-    """Never return from native code at one seed."""
+    """Hang in native code if the batch has the trial with one given seed."""
     if any(trial.spec["seed"] == CULPRIT for trial in trials):
         ctypes.PyDLL(None).sleep(3600)
     return nothing(trials)
 
 
 def killing(trials: Sequence[Trial]) -> list[dict[str, Any]]:
-    """Kill this worker at one seed."""
+    """Kill this worker if the batch has the trial with one given seed."""
     if any(trial.spec["seed"] == CULPRIT for trial in trials):
         os.kill(os.getpid(), signal.SIGKILL)
     return nothing(trials)

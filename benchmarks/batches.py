@@ -1,4 +1,7 @@
-"""What a trial costs in batches of 32, and in those of 2 that were made before."""
+"""Compare the time of a trial in batches of 32 trials and in batches of 2.
+
+Earlier versions of the runner made batches of 2.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ CASES: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("greedy_cd", {}, {}),
     ("random_cd", {}, {"passes": 10.0}),
 )
-"""Algorithms, their problems' parts, and parameters."""
+"""Name, parts of the problem, and parameters of each algorithm that is timed."""
 
 SIZES = ({"n": 500, "p": 30}, {"n": 2600, "p": 500})
 BUDGET = {"epsilon": 1.0, "delta": "1/n^2", "adjacency": "replace_one"}
@@ -33,7 +36,7 @@ BEFORE = 2
 
 
 def run(given: argparse.Namespace) -> None:
-    """Print the CPU time of a trial by the size of its batch, as it is made now."""
+    """Print the CPU time of a trial for small batches and for the runner's batches."""
     rows, times = [], 1 if given.quick else 3
     for (algorithm, parts, params), size in itertools.product(CASES, SIZES):
         made, before, now = costs(algorithm, size, parts, params, times)
@@ -50,9 +53,10 @@ def costs(
     params: dict[str, Any],
     times: int,
 ) -> tuple[int, float, float]:
-    """Return the batch that 32 trials make, and the seconds of a trial before and now.
+    """Return the batch size that the runner chooses, and the time of a trial.
 
-    The latter are the medians of some batches, all loaded and compiled before.
+    The time is given for batches of 2 and for batches of the chosen size. Both are
+    medians over several batches. Data and machine code are loaded before.
     """
     problem = load_problem("log1", **size, **parts)
     given = {"clip": 0.3, "n_iter": LENGTH, **params}

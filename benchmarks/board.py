@@ -1,7 +1,7 @@
-"""The published leaderboard, of runs of groups of its panels.
+"""Publish the leaderboard from runs that cover only some of its panels.
 
-A run of some panels replaces what is published of them and leaves the others: a board
-of hours is run by groups.
+A run of some panels replaces the published results of these panels and keeps the
+others. So a leaderboard that takes hours can be run in parts.
 """
 
 import io
@@ -25,18 +25,18 @@ ABOUT, CHOICES = "leaderboard.json", "leaderboard_choices.csv"
 TABLES = ("leaderboard.csv", "leaderboard_errors.csv", CHOICES)
 PAIRS = "leaderboard_pairs.csv"
 OF_PANELS = re.compile(r"\w+(, changed: panel=[\w,]+)?")
-"""What a run says of its profile, in which nothing but the panels may be changed."""
+"""Pattern of the profile of a run in which nothing was changed except the panels."""
 
 
 def merge_tables(folder: Path, published: Path) -> dict[str, str]:
-    """Return the files of the board, the panels of a results folder new.
+    """Return the files of the leaderboard after adding the panels of a run.
 
-    Cells are kept as they are written: nothing is read as a number but errors.
+    Cells are copied as text. Only errors are read as numbers.
 
     Parameters
     ----------
     folder, published : Path
-        The results folder of a run, and what is published.
+        The results folder of a run, and the folder with the published results.
     """
     about, old = (
         json.loads((one / ABOUT).read_text("utf-8")) for one in (folder, published)
@@ -58,7 +58,7 @@ def merge_tables(folder: Path, published: Path) -> dict[str, str]:
     families = {panel: of["family"] for panel, of in panels.items()}
     runs = merged[TABLES[1]].astype({"epsilon": float})
     pairs = to_four_digits(pairs_by_board(runs, families))
-    # Where no errors of runs were kept the pairs are what they were.
+    # Pairs stay as published for panels whose errors of runs were not kept.
     lacks = {*merged[TABLES[0]]["panel"]} - {*runs["panel"]}
     if lacks and (published / PAIRS).is_file():
         apart = {panel.rpartition("_")[2] for panel in lacks}
@@ -66,7 +66,7 @@ def merge_tables(folder: Path, published: Path) -> dict[str, str]:
         both = [pairs[~pairs["board"].isin(apart)], before[before["board"].isin(apart)]]
         pairs = pd.concat(both)
     merged[PAIRS] = pairs
-    # A note is of the panels that it names, or of all.
+    # A note is about the panels that it names, or about all.
     left = {*old["panels"]} - {*about["panels"]}
     whole = {
         "profile": about["profile"].partition(", ")[0],
@@ -84,7 +84,10 @@ def _read_cells(file: Path | io.StringIO) -> pd.DataFrame:
 
 
 def check_run(folder: Path, published: Path) -> None:
-    """Refuse a run of another profile, or that lacks what is published of a panel."""
+    """Raise SystemExit if a run cannot replace the published results of its panels.
+
+    The run may have another profile, or lack a line that is published.
+    """
     for name in (ABOUT, *TABLES[:2], "choices.csv"):
         if not (folder / name).is_file():
             raise SystemExit(f"{folder / name}: is missing")
@@ -110,7 +113,7 @@ def check_run(folder: Path, published: Path) -> None:
 
 
 def publish_board(folder: Path, published: Path) -> None:
-    """Merge a run into what is published, and draw the sheets of all of it."""
+    """Merge a run into the published leaderboard, and draw all its figures again."""
     check_run(folder, published)
     for name, text in merge_tables(folder, published).items():
         (published / name).write_text(text, encoding="utf-8")

@@ -1,7 +1,7 @@
-"""Cells of the leaderboard, tuned in this process: which settings a tuner chooses.
+"""Tune single cells of the leaderboard in this process, without workers.
 
-A cell is a panel, a line and an epsilon of experiments/leaderboard.yaml. Its trials run
-through the code of a worker, but without processes and without a results folder.
+A cell is a panel, a line and an epsilon of experiments/leaderboard.yaml. Its trials use
+the code of a worker, but no other process and no results folder.
 """
 
 import copy
@@ -27,17 +27,17 @@ from dp_erm_bench.runner.session import batches_of
 
 BATCH = 32
 APART = 10_000
-"""Between the first tuning seeds of two repetitions: their noise is independent."""
+"""Distance of the tuning seeds of two repetitions, so that their noise differs."""
 
 FIRST_FRESH = 10**9
 FRESH = 100
-"""Seeds that no tuner sees, on which each choice is measured."""
+"""Number of seeds, used by no tuner, on which each choice is measured."""
 
 Array = NDArray[np.float64]
 Point = dict[str, Any]
 
 MOST_SEEDS = 16
-"""Tuning seeds of a search; a grid has two."""
+"""Number of tuning seeds of a search; a grid has two."""
 
 
 @dataclass(frozen=True)
@@ -71,18 +71,19 @@ class Cell:
         return cell
 
     def __str__(self) -> str:
-        """Return its name."""
+        """Return the name of the cell, such as `dense_l2/gd/1`."""
         return f"{self.panel}/{self.line}/{self.epsilon:g}"
 
     def block(self, repetition: int = 0, /, **tune: Any) -> dict[str, Any]:
-        """Return its block in the leaderboard's default profile, tuned by the grid.
+        """Return the block of the cell in the leaderboard's default profile.
 
-        The dataset has no intercept.
+        The block is tuned by the grid. Its dataset has no intercept.
 
         Parameters
         ----------
         repetition : int
-            Moves the tuning seeds: the noise of each repetition is its own.
+            Number of the repetition; each one has other tuning seeds, and so other
+            noise.
         **tune
             Keys of `tune` to replace or add.
         """
@@ -92,7 +93,7 @@ class Cell:
             if (one["panel"], one["line"]) == (self.panel, self.line)
         )
         block["budget"]["epsilon"] = self.epsilon
-        # So that the numbers compare with those of before it had one.
+        # Published numbers were made before the dataset had an intercept.
         block["dataset"].pop("intercept", None)
         axes, limits = block["tune"]["axes"], block["tune"].get("limits")
         if tune.get("search"):
@@ -111,7 +112,7 @@ def seeds_of(repetition: int, number: int) -> list[int]:
 
 
 def fresh(repetition: int, number: int) -> list[int]:
-    """Return seeds of a repetition that are no tuning seeds."""
+    """Return seeds of a repetition that are not used for tuning."""
     return [FIRST_FRESH + seed for seed in seeds_of(repetition, number)]
 
 
@@ -126,7 +127,7 @@ def leaderboard() -> list[dict[str, Any]]:
 
 
 def line_of(block: Mapping[str, Any]) -> FitLine:
-    """Return the only line of a block."""
+    """Return the line of a block that has only one line."""
     lines, missing = expand_blocks([block])
     if missing:
         raise UsageError(f"{missing[0].dataset}: {missing[0].reason}")
@@ -136,12 +137,12 @@ def line_of(block: Mapping[str, Any]) -> FitLine:
 
 
 class Trials:
-    """The final objectives of trials, each run once.
+    """Runs trials, each of them only once, and keeps their final objectives.
 
     Parameters
     ----------
     run : callable
-        Returns the records of a batch; that of a worker if not given.
+        Returns the records of a batch; by default the function of a worker.
 
     Attributes
     ----------
@@ -171,7 +172,7 @@ class Trials:
         return [self.finals[one.key].get("objective", math.inf) for one in trials]
 
     def errors(self, line: FitLine, point: Point, seeds: Sequence[int]) -> Array:
-        """Return F(w) / min F - 1 at the end of runs of a setting, of shape (seeds,).
+        """Return F(w) / min F - 1 at the end of a setting's runs, shape (seeds,).
 
         Raises
         ------
@@ -188,7 +189,7 @@ class Trials:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a tuner chose.
+    """The setting that a tuner chose, with its cost and its errors.
 
     Attributes
     ----------
@@ -206,17 +207,17 @@ class Chosen:
 
     @property
     def median(self) -> float:
-        """Return the median error; at least the accuracy of a certified minimum."""
+        """Return the median error, or the accuracy of a certified minimum if larger."""
         return max(float(np.median(self.errors)), 1e-9)
 
 
 def tuned(block: Mapping[str, Any], trials: Trials) -> Chosen:
-    """Tune a block as a run does, and run its choice on the fresh seeds."""
+    """Tune a block as a run does, and run the chosen setting on fresh seeds."""
     line = line_of(block)
     (tuner,) = tuners_of([line], TUNING_CHECKPOINTS, trials.finals)
     spent: set[str] = set()
     for stage in tuner.stages():
-        # What is left when there is a choice is the report.
+        # After the choice, the stages contain only the reports.
         if tuner.choice is None:
             trials.of(stage or ())
             spent.update(one.key for one in stage or ())

@@ -1,4 +1,4 @@
-"""What draws and steps cost, on one core."""
+"""Measure the time of random draws and of solver steps, on one core."""
 
 import statistics
 import time
@@ -21,7 +21,7 @@ TRIALS = 8
 
 
 def rows() -> Iterator[Row]:
-    """Yield the time of a draw of each law, and of a step of DP-SGD."""
+    """Yield the time of a draw of each distribution, and of a step of DP-SGD."""
     (seed,), other = stream_seeds(["bench"], "draws"), np.random.default_rng(0)
     for name, ours, theirs in (
         ("uniform", philox.uniforms, other.random),
@@ -38,7 +38,7 @@ def rows() -> Iterator[Row]:
 
 
 def stochastic(n: int, p: int) -> State:
-    """Return runs of DP-SGD on records of n x p, to be timed for STEPS, six times."""
+    """Return a batch of DP-SGD runs on n x p records, to be timed."""
     random = np.random.default_rng(0)
     X = random.normal(size=(n, p))
     psi = {"name": "l2", "strength": 1e-3}
@@ -51,7 +51,7 @@ def stochastic(n: int, p: int) -> State:
 
 
 def cpu(work: Callable[[], object], times: int = 31) -> float:
-    """Return the median CPU time of some work in seconds, the first one left out."""
+    """Return the median CPU time of a function in seconds, without its first call."""
     taken = []
     for _ in range(times + 1):
         start = time.thread_time()

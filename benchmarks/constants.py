@@ -1,4 +1,4 @@
-"""How much of the time of solving goes into smoothness constants and the optimum."""
+"""Measure the share of solving time that smoothness constants and the optimum take."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ BATCHES = (2, 32)
 
 
 def run(given: argparse.Namespace) -> None:
-    """Print the shares and the CPU time of a trial, for each size of batches."""
+    """Print these shares and the CPU time of a trial, for each batch size."""
     trials, rows = 64 if given.quick else 192, []
     for algorithm, batch in itertools.product(ALGORITHMS, BATCHES):
         where = f"{algorithm}, {SIZE['n']} x {SIZE['p']}, batches of {batch}"
         for kept, what in ((False, "nothing kept"), (True, "kept")):
             share, cost = solved(algorithm, trials, batch, kept)
-            # A short run pays for its first batch with few others.
+            # In a short run, the first batch is a large share of the time.
             target = 5.0 if kept and not given.quick else None
             told = f"share of constants and optimum, {where}, {what}"
             rows.append(Row(told, 100.0 * share, target, unit="%"))
@@ -46,17 +46,18 @@ def run(given: argparse.Namespace) -> None:
 
 
 def solved(algorithm: str, trials: int, size: int, kept: bool) -> tuple[float, float]:
-    """Return the share of constants and the optimum, and the CPU seconds of a trial.
+    """Return the share of time for constants and optimum, and the time of a trial.
 
-    The trials run in batches in this process, which has not seen the data before.
+    The trials run in batches in this process. At the start, nothing is kept about the
+    data. The time of a trial is in CPU seconds.
 
     Parameters
     ----------
     algorithm : str
     trials, size : int
-        All trials, and those of a batch.
+        Number of all trials, and of the trials in a batch.
     kept : bool
-        Whether a batch may use what an earlier one computed.
+        Whether a batch may use values that an earlier batch computed.
     """
     batches = list(batches_of(algorithm, trials, size))
     first = batches[0][0]
@@ -64,7 +65,7 @@ def solved(algorithm: str, trials: int, size: int, kept: bool) -> tuple[float, f
     assert isinstance(problem, ERMProblem)
     spent, costs = [0.0], []
     with one_thread(), counted(spent):
-        # Compiled before, and its optimum on disk, as in most runs.
+        # As in most runs, the code is compiled and the optimum is on disk.
         execute.run_batch(batches[0])
         spent[0] = 0.0
         forget(problem)
@@ -88,14 +89,14 @@ def batches_of(algorithm: str, trials: int, size: int) -> Iterator[list[Trial]]:
 
 
 def forget(problem: ERMProblem) -> None:
-    """Drop what is kept for the next batches."""
+    """Delete the constants and the optimum that are kept for the next batches."""
     problem.dataset.derived.clear()
     vars(problem).pop("optimum", None)
 
 
 @contextmanager
 def counted(spent: list[float]) -> Iterator[None]:
-    """Add the CPU seconds of the constants and of the optimum to ``spent[0]``."""
+    """Add the CPU seconds spent on constants and the optimum to ``spent[0]``."""
     plain = [(module, name, getattr(module, name)) for module, name in COUNTED]
     for module, name, compute in plain:
         setattr(module, name, timing(compute, spent))
@@ -107,7 +108,10 @@ def counted(spent: list[float]) -> Iterator[None]:
 
 
 def timing(compute: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
-    """Return a function whose time is added, without that of others within it."""
+    """Return a function that also adds its CPU time to ``spent[0]``.
+
+    The time of other such functions that it calls is counted only once.
+    """
 
     def timed(*given: Any) -> Any:
         start, before = time.thread_time(), spent[0]

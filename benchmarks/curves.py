@@ -1,4 +1,7 @@
-"""Regret against trials: the default grid on more seeds, search, and Sobol points."""
+"""Compare tuners by their regret as a function of the number of trials.
+
+The tuners are the default grid with more seeds, the search, and Sobol points.
+"""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,13 +18,13 @@ PUBLISHED = Path(__file__).resolve().parents[1] / "results" / "published"
 TABLE, FIGURE = PUBLISHED / "regret.csv", PUBLISHED / "regret.png"
 
 BUDGETS = (120, 160, 200, 250)
-"""Most trials of search, and of Sobol points."""
+"""Largest numbers of trials for the search and for Sobol points."""
 
 SEEDS = (1, 2, 3, 4, 6, 15)
-"""Seeds of every point of the grid, as long as that is within the largest budget."""
+"""Numbers of seeds for each point of the grid, up to the largest budget."""
 
 AIM = 0.1
-"""Median regret of search at most, at the largest budget."""
+"""Largest median regret that the search should have at the largest budget."""
 
 STYLES = {
     "grid": Style("default grid, more seeds", GREY, "s"),
@@ -31,7 +34,10 @@ STYLES = {
 
 
 def measured(cells: Sequence[Cell], repetitions: int) -> pd.DataFrame:
-    """Return the regret of every choice: a row per cell, tuner, budget, repetition."""
+    """Return the regret of every choice as a table.
+
+    It has one row per cell, tuner, budget and repetition.
+    """
     rows = []
     for cell in cells:
         trials = Trials()
@@ -47,7 +53,10 @@ def measured(cells: Sequence[Cell], repetitions: int) -> pd.DataFrame:
 def choices(
     cell: Cell, repetition: int, trials: Trials
 ) -> Iterator[tuple[str, int, Chosen]]:
-    """Yield the tuner, the budget (a grid's seeds) and the choice."""
+    """Yield each tuner with its budget and its choice.
+
+    The budget of the grid is its number of seeds.
+    """
     line = line_of(cell.block(repetition))
     points = int(np.prod([len(values) for values in line.axes.values()]))
     for number in SEEDS:
@@ -64,7 +73,10 @@ def choices(
 
 
 def summary(points: pd.DataFrame) -> pd.DataFrame:
-    """Return trials (mean) and regret (median, quantiles) over repetitions."""
+    """Return the mean number of trials, and the median and quantiles of the regret.
+
+    Both are taken over repetitions.
+    """
     grouped = points.groupby(["cell", "tuner", "budget"], sort=False)
     regret = grouped["regret"]
     columns = {
@@ -78,7 +90,7 @@ def summary(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw(table: pd.DataFrame, path: Path) -> None:
-    """Draw the regret against trials, a panel per cell."""
+    """Draw the regret as a function of trials, with one panel per cell."""
     with house_style():
         from matplotlib import pyplot as plt
 

@@ -1,9 +1,11 @@
-"""One sweep of real trials on Dask whose workers are killed, and its scheduler once.
+"""Run one sweep on Dask while its workers are killed, and once its scheduler.
 
-`python -m benchmarks.engines` starts a scheduler and workers, runs the sweep on its
-address, kills workers by `kill -9` at random moments of it and, half-way, the
-scheduler, which comes back. It ends with an error if a trial is lost, recorded twice or
-accused, or if the command does not end with exit code 0, at last when it is run again.
+`python -m benchmarks.engines` starts a scheduler and workers, and runs the sweep at the
+scheduler's address. It kills workers by `kill -9` at random moments. Half-way through,
+it kills the scheduler and starts it again. If the command fails, it is run again.
+
+The benchmark fails if a trial is lost, recorded twice or blamed for a fault. It also
+fails if the command does not end with exit code 0 at last.
 """
 
 import argparse
@@ -30,11 +32,11 @@ PROBLEM = [
 ]
 ONE = ("--nthreads", "1", "--no-dashboard")
 AGAIN = 5
-"""So often the command may be run in all."""
+"""Largest number of times that the command is run."""
 
 
 class Cluster:
-    """A scheduler and workers with nannies, which start lost workers anew."""
+    """A scheduler with workers, whose nannies start lost workers again."""
 
     def __init__(self, workers: int) -> None:
         with socket.socket() as free:
@@ -44,7 +46,7 @@ class Cluster:
         self.start()
 
     def start(self) -> None:
-        """Start the scheduler, and workers, which end with it."""
+        """Start the scheduler and the workers; the workers end with the scheduler."""
         place = ("--host", "127.0.0.1", "--port", str(self.port))
         self.scheduler = _started("scheduler", *place, "--no-dashboard")
         self.nannies = [
@@ -52,12 +54,12 @@ class Cluster:
         ]
 
     def workers(self) -> list[int]:
-        """Return the processes that host a worker of ours, whoever is at work."""
+        """Return the Dask worker processes that host a trial's worker at present."""
         found = [pid for nanny in self.nannies for pid in children(nanny.pid)]
         return [pid for pid in found if alive(pid) and children(pid)]
 
     def restart(self) -> None:
-        """Kill the scheduler, and start it again at its address."""
+        """Kill the scheduler, and start it again at the same address."""
         self.scheduler.kill()
         self.scheduler.wait()
         before = self.nannies
@@ -65,7 +67,7 @@ class Cluster:
         _end(before)
 
     def end(self) -> None:
-        """End all of it."""
+        """End the scheduler and all workers."""
         _end([self.scheduler, *self.nannies])
 
 
@@ -86,7 +88,7 @@ def _end(processes: list[subprocess.Popen[bytes]]) -> None:
 
 
 def recorded(folder: Path) -> int:
-    """Return about how many trials are recorded."""
+    """Return an estimate of the number of recorded trials."""
     path = folder / RECORDS
     if not path.is_file():
         return 0
@@ -96,9 +98,10 @@ def recorded(folder: Path) -> int:
 
 
 def swept(folder: Path, given: argparse.Namespace, cluster: Cluster) -> Counter[str]:
-    """Run the sweep until it ends well; return what was killed, and how often it ran.
+    """Run the sweep until it succeeds; return how often it ran and what was killed.
 
-    When what is killed is drawn: after so many records, and a part of a second.
+    The moments of the kills are random: after some number of records, plus a fraction
+    of a second.
     """
     draw = random.Random(given.seed)
     command = [*COMMAND, *PROBLEM, f"seed=range(0,{given.trials})"]
@@ -129,7 +132,7 @@ def swept(folder: Path, given: argparse.Namespace, cluster: Cluster) -> Counter[
 
 
 def main() -> None:
-    """Run the sweep, check what it left, print its figures."""
+    """Run the sweep, check its results, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=100_000)
     parser.add_argument("--workers", type=int, default=3)

@@ -1,10 +1,11 @@
-"""Files and functions of the package that a sweep of one trial enters in the parent.
+"""Count the files and functions of the package that one sweep calls in the parent.
 
-`python -m benchmarks.entered` prints their numbers and that of calls, `--list` the
-files with theirs.
-The sweep is run twice, each time into an empty folder of results: first in a process
-of its own, so that all caches hold what they may, then in this one, where the calls of
-functions are counted. Workers are processes of their own; to import is not to enter.
+`python -m benchmarks.entered` prints the numbers of files, functions and calls. With
+`--list` it prints each file with its number of functions.
+
+The sweep of one trial runs twice, each time into an empty results folder. The first run
+is in another process and fills all caches. The second run is in this process, and its
+function calls are counted. Calls in worker processes are not counted, nor are imports.
 """
 
 import collections
@@ -24,7 +25,7 @@ SWEEP = ["dataset=log1", "algorithm=gd", "algorithm.gd.clip=1"]
 
 
 def entered(arguments: list[str]) -> dict[str, collections.Counter[str]]:
-    """Return how often a command calls the package's functions, by file and name."""
+    """Return how often a command calls each function, by file and function name."""
     called: dict[str, collections.Counter[str]]
     called = collections.defaultdict(collections.Counter)
 
@@ -47,7 +48,7 @@ def entered(arguments: list[str]) -> dict[str, collections.Counter[str]]:
 
 
 def main() -> None:
-    """Run the sweep twice and print what the second one entered."""
+    """Run the sweep twice, and print the counts of the second run."""
     with tempfile.TemporaryDirectory() as folder:
         first = [*SWEEP, f"results_dir={folder}/first"]
         command = [sys.executable, "-m", "dp_erm_bench", *first]

@@ -1,4 +1,4 @@
-"""What a death or a hang costs: the parent's, a worker's, a trial's."""
+"""Measure the time to recover from faults: killed parents, killed workers, hangs."""
 
 import contextlib
 import signal
@@ -14,7 +14,7 @@ PATIENCE = 20.0
 
 
 def rows(folder: Path) -> list[Row]:
-    """Return how long it takes to recover from faults that really happen."""
+    """Return rows with the times that real faults cost."""
     fine = seconds(sweep(folder / "fine", "seeds", TRIALS, "--batch", 10))
     killed = faulty(folder / "killed", "killing")
     hung = faulty(folder / "hung", "hanging", "--limit", 1.0)
@@ -28,7 +28,7 @@ def rows(folder: Path) -> list[Row]:
 
 
 def faulty(folder: Path, execute: str, *options: object) -> float:
-    """Return the time of a sweep with one culprit; all others must be ok."""
+    """Return the time of a sweep with one faulty trial; all other trials must be ok."""
     given = ("--execute", execute, "--batch", 10, *options)
     taken, said = timed(sweep(folder, "seeds", TRIALS, *given), codes=[1])
     assert f"{TRIALS - 1} ok" in said, said
@@ -38,7 +38,7 @@ def faulty(folder: Path, execute: str, *options: object) -> float:
 def orphans(folder: Path) -> float:
     """Return how long workers outlive their parent.
 
-    Workers are in native code, with the interpreter's lock held.
+    The workers are in native code and hold the interpreter's lock.
     """
     place = folder / "orphans"
     records = place / RECORDS
@@ -56,7 +56,7 @@ def orphans(folder: Path) -> float:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    """Wait until something is so."""
+    """Wait until a condition holds."""
     end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end, "still not so"
@@ -64,9 +64,9 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def children(pid: int) -> list[int]:
-    """Return the processes that a process and its children have started."""
+    """Return the ids of all descendants of a process."""
     found: list[str] = []
-    # Any thread may have started one, and may be gone.
+    # Any thread may have started a child, and may be gone.
     for threads in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):
             found += threads.read_text().split()
@@ -74,7 +74,7 @@ def children(pid: int) -> list[int]:
 
 
 def alive(pid: int) -> bool:
-    """Return whether a process runs; one that waits to be buried does not."""
+    """Return whether a process is alive; a zombie is not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""What running trials costs beside the trials themselves, here and elsewhere."""
+"""Measure the overhead of running trials, here and in other harnesses."""
 
 import argparse
 import json
@@ -36,7 +36,7 @@ def run(given: argparse.Namespace) -> None:
     few, many = (1000, 10_000) if given.quick else (10_000, 100_000)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        # Once, so that the machine code is in the cache.
+        # Run once before, so that the machine code is in the cache.
         seconds(sweep(folder / "warm", "seeds", 2, "--execute", "solver"))
         found = [others.hydra(folder / "hydra")]
         if given.benchopt is not None:
@@ -47,7 +47,7 @@ def run(given: argparse.Namespace) -> None:
 
 
 def overheads(folder: Path, trials: int) -> list[Row]:
-    """Return the cost of a trial: all of it, then what its batch did not take."""
+    """Return rows with the time of a trial that its computation did not take."""
     rows = []
     for kind, told in KINDS.items():
         for execute, what in (("nothing", "empty"), ("solver", "tiny problem")):
@@ -60,12 +60,12 @@ def overheads(folder: Path, trials: int) -> list[Row]:
 
 
 def computed(folder: Path) -> float:
-    """Return the seconds that the batches of a folder took, over all workers."""
+    """Return the seconds that the batches of a folder took, summed over workers."""
     return float(sum(record["cost"] for record in told(folder, "key")))
 
 
 def reruns(folder: Path, trials: int) -> list[Row]:
-    """Return the time and memory of many trials and of finding them done."""
+    """Return rows with the time and memory of a large sweep and of its rerun."""
     rows = []
     for kind, told in KINDS.items():
         command = sweep(folder / f"many {kind}", kind, trials)
@@ -84,7 +84,7 @@ def reruns(folder: Path, trials: int) -> list[Row]:
 
 
 def starts(folder: Path) -> list[Row]:
-    """Return the times to the help, and to the first batch of the command line."""
+    """Return rows with the times to print the help and to start the first batch."""
     times = [first_batch(folder, f"first {number}") for number in range(3)]
     begun, recorded = map(statistics.median, zip(*times, strict=True))
     return [
@@ -95,7 +95,7 @@ def starts(folder: Path) -> list[Row]:
 
 
 def first_batch(folder: Path, name: str) -> tuple[float, float]:
-    """Return the times from the command line to the first begin mark and records."""
+    """Return the times from the command to the first batch and the first records."""
     line = [*COMMAND, *SWEEP, f"results_dir={folder}", f"name='{name}'"]
     start = time.time()
     process = started(line)
@@ -107,7 +107,7 @@ def first_batch(folder: Path, name: str) -> tuple[float, float]:
 
 
 def told(folder: Path, what: str) -> Iterator[dict[str, Any]]:
-    """Yield the whole lines of a folder's records that start with a word."""
+    """Yield the complete lines of a folder's record file that begin with a key."""
     path = folder / RECORDS
     for line in path.read_text().splitlines(keepends=True) if path.exists() else ():
         if line.startswith(f'{{"{what}":') and line.endswith("}\n"):

@@ -1,10 +1,10 @@
-"""The size of the package, room by room.
+"""Measure the size of the package by groups of files, called rooms.
 
-`python -m benchmarks.house` prints statements (nodes `ast.stmt`, without texts that do
-nothing, such as docstrings), tokens and files of each room; the longest chain of
-imports that run when a module is imported; and what a trial enters (`entered`).
-`--list` prints each file with its statements. A folder may be named instead: any
-package's, which has no rooms.
+`python -m benchmarks.house` prints the numbers of statements, tokens and files of each
+room. Statements are `ast.stmt` nodes without docstrings and other bare strings. It also
+prints the longest chain of imports at import time, and the calls of a trial
+(`benchmarks.entered`). With `--list` it prints each file with its number of statements.
+Another package's folder may be named instead; it has no rooms.
 """
 
 import ast
@@ -35,7 +35,7 @@ ROOMS = {
         *("datasets/real", "datasets/synthetic", "rules/"),
     ),
 }
-"""Beginnings of paths by room; the longest that fits a file is that of its room."""
+"""Beginnings of paths that belong to each room; the longest that matches decides."""
 
 QUIET = (
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT),
@@ -57,13 +57,13 @@ def room_of(path: str) -> str:
 
 
 def is_text(node: ast.AST) -> bool:
-    """Return whether a statement is a text that does nothing."""
+    """Return whether a statement is a bare string, such as a docstring."""
     value = node.value if isinstance(node, ast.Expr) else None
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 def statements(tree: ast.AST) -> int:
-    """Return the number of statements."""
+    """Return the number of statements of a syntax tree."""
     return sum(isinstance(n, ast.stmt) and not is_text(n) for n in ast.walk(tree))
 
 
@@ -76,7 +76,10 @@ def tokens(text: str, tree: ast.AST) -> int:
 
 
 def imports(module: str, package: bool, node: ast.AST) -> Iterator[str]:
-    """Yield what a module imports when it is imported, names in modules too."""
+    """Yield the modules that a module imports at import time.
+
+    Names imported from a module are also yielded, since they may be modules.
+    """
     inside = module.split(".")[: None if package else -1]
     for each in ast.iter_child_nodes(node):
         if isinstance(each, ast.Import):
@@ -93,7 +96,7 @@ def imports(module: str, package: bool, node: ast.AST) -> Iterator[str]:
 
 
 def longest(edges: dict[str, set[str]]) -> list[str]:
-    """Return the longest chain of imports; one that leads back is not followed."""
+    """Return the longest chain of imports without a module that occurs twice."""
     found: dict[str, list[str]] = {}
 
     def chain(module: str, above: frozenset[str]) -> list[str]:
@@ -110,7 +113,7 @@ def longest(edges: dict[str, set[str]]) -> list[str]:
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table of sizes."""
     words = [word for word in sys.argv[1:] if word != "--list"]
     folder = Path(words[0]).resolve() if words else ROOT
     counts = {what: Counter[str]() for what in ("statements", "tokens", "files")}

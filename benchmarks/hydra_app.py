@@ -1,4 +1,4 @@
-"""A task that does nothing, for Hydra's own multirun; it tells when it first began."""
+"""An empty job for Hydra's multirun, which records when the first job began."""
 
 import os
 import time
@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 @hydra.main(version_base=None, config_name="config")
 def main(config: DictConfig) -> None:
-    """Leave a mark at the first job."""
+    """Write the time into a file, unless the file exists."""
     mark = Path(os.environ["BENCH_MARK"])
     if not mark.exists():
         mark.write_text(str(time.time()))

@@ -1,4 +1,4 @@
-"""Regret: how far a tuner's choice is from the best setting of a fine lattice."""
+"""Measure regret: how far a tuner's choice is from the best point of a fine lattice."""
 
 import json
 import math
@@ -28,7 +28,7 @@ from dp_erm_bench.experiment.tune import TUNING_CHECKPOINTS
 KEPT = Path(__file__).resolve().parents[1] / "results" / "regret" / "lattices.json"
 
 Span = tuple[float, float, float]
-"""Least value, most value, ratio of neighbours."""
+"""Smallest value, largest value, and ratio of neighbouring values."""
 
 LATTICES: dict[str, dict[str, Span]] = {
     "breast_cancer_l2/gd/1": {
@@ -51,26 +51,42 @@ LATTICES: dict[str, dict[str, Span]] = {
         "clip": (0.02, 1.5, 2**0.25),
     },
 }
-"""Clips in the unit of the cell's block: `gradient_rms`, or absolute (frank_wolfe)."""
+"""Ranges of the parameters on the lattice of each cell.
+
+Clipping thresholds are in the unit of the cell's block: `gradient_rms`, or absolute for
+frank_wolfe.
+"""
 
 ROUNDS = ((1.0, 4), (1 / 8, 16), (1 / 32, 64), (1 / 128, 256))
-"""Part of the points that is left, seeds of each: the means decide, at last medians."""
+"""Share of the points that each round keeps, and number of seeds per point.
+
+Points are ranked by their means, and in the last round by their medians.
+"""
 
 LEFT = 8
-"""Points that are left at least."""
+"""Smallest number of points that a round keeps."""
 
 REFERENCE = 7_777
-"""The repetition whose seeds the lattice has; no tuner's."""
+"""Repetition whose seeds are used for the lattice; no tuner uses it."""
 
 MEASURED = 1000
-"""Fresh seeds of the lattice's winner: every regret is against its median."""
+"""Number of fresh seeds on which the best point is measured.
+
+Every regret is relative to the median error on these seeds.
+"""
 
 SOBOL_BEST, SOBOL_SEEDS = 4, (2, 6)
-"""The best are tried again; seeds of each point, and of the best."""
+"""Number of best Sobol points that get more seeds.
+
+The other numbers are the seeds of every point and of these best points.
+"""
 
 
 class Reference(NamedTuple):
-    """The best setting of a lattice, its median error, points and trials of it all."""
+    """The best point of a lattice, its median error, and the cost of the search.
+
+    ``points`` is the number of lattice points, and ``trials`` the number of trials.
+    """
 
     values: Point
     median: float
@@ -79,7 +95,7 @@ class Reference(NamedTuple):
 
 
 def reference(cell: Cell, trials: Trials, kept: Path = KEPT) -> Reference:
-    """Return the winner of a cell's lattice; it is computed once and kept."""
+    """Return the best point of a cell's lattice, from the cache if it is there."""
     axes = lattice(cell)
     line = line_of(cell.block(REFERENCE, axes=axes))
     asked = [line.problem.identity, line.budget, line.axes, ROUNDS, MEASURED]
@@ -95,7 +111,7 @@ def reference(cell: Cell, trials: Trials, kept: Path = KEPT) -> Reference:
 
 
 def lattice(cell: Cell) -> dict[str, Any]:
-    """Return the axes of a cell's lattice, as a block has them."""
+    """Return the axes of a cell's lattice in the form of a block."""
     usual = cell.block()["tune"]["axes"]
     axes: dict[str, Any] = {}
     for key, (least, most, ratio) in LATTICES[str(cell)].items():
@@ -133,18 +149,19 @@ def _trials(
 
 
 def sobol(cell: Cell, repetition: int, budget: int, trials: Trials) -> Chosen:
-    """Return the choice among scrambled Sobol points of the lattice's box.
+    """Return the best of scrambled Sobol points in the box of a cell's lattice.
 
-    All have two seeds, then the best four have four more; the mean decides.
+    All points have two seeds. Then the best four get four more seeds, and the mean
+    decides.
 
     Parameters
     ----------
     cell : Cell
-        One with a lattice.
+        A cell that has a lattice.
     repetition : int
-        Chooses the scrambling and the tuning seeds.
+        Determines the scrambling and the tuning seeds.
     budget : int
-        Most trials.
+        Largest number of trials.
     trials : Trials
         Runs them.
     """
@@ -154,7 +171,7 @@ def sobol(cell: Cell, repetition: int, budget: int, trials: Trials) -> Chosen:
     box = {key: (min(v), max(v)) for key, v in line.axes.items()}
     drawn = qmc.Sobol(len(box), seed=repetition)
     with warnings.catch_warnings():
-        # It may be any number: the first points serve as well.
+        # The number need not be a power of two: the first points serve as well.
         warnings.simplefilter("ignore", UserWarning)
         unit = drawn.random(number)
     points = [
@@ -177,6 +194,6 @@ def sobol(cell: Cell, repetition: int, budget: int, trials: Trials) -> Chosen:
 
 
 def grid(cell: Cell, repetition: int, seeds: int, trials: Trials) -> Chosen:
-    """Return the choice of the default grid on a number of seeds."""
+    """Return the choice of the default grid with a given number of seeds."""
     chosen = seeds_of(repetition, seeds)
     return tuned(cell.block(repetition, seeds=chosen), trials)

@@ -1,4 +1,4 @@
-"""Time commands, and lay measured numbers side by side."""
+"""Time commands, and print measured times next to those of other harnesses."""
 
 import os
 import statistics
@@ -16,7 +16,7 @@ UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 
 @dataclass(frozen=True)
 class Other:
-    """What another harness takes, in seconds: a job, a job done before, ..."""
+    """The times of another harness in seconds: per job, per repeated job, and so on."""
 
     name: str
     job: float
@@ -26,9 +26,9 @@ class Other:
 
 
 class Row(NamedTuple):
-    """One matter, measured here: in seconds, or in the unit that is named.
+    """One row of a table: what was measured, and its value in seconds or in ``unit``.
 
-    `other` is the attribute of `Other` that holds the same matter elsewhere.
+    `other` is the attribute of `Other` with the same measurement elsewhere.
     """
 
     matter: str
@@ -38,7 +38,7 @@ class Row(NamedTuple):
     unit: str = ""
 
     def cells(self, others: Sequence[Other]) -> list[str]:
-        """Return the cells: the others with their ratio to ours."""
+        """Return the cells of the row; values of others also show the ratio to ours."""
         values = [getattr(one, self.other, None) for one in others]
         target = "" if self.target is None else f"<= {self._told(self.target)}"
         here = f"**{self._told(self.here)}**"
@@ -58,27 +58,30 @@ class Row(NamedTuple):
 
 
 def print_table(rows: Sequence[Row], others: Sequence[Other]) -> None:
-    """Print rows in markdown."""
+    """Print rows as a markdown table."""
     head = ["matter", *(one.name for one in others), "here", "target"]
     for cells in (head, ["---"] * len(head), *(row.cells(others) for row in rows)):
         print(f"| {' | '.join(cells)} |")
 
 
 def sweep(folder: Path, kind: str, trials: int, *options: object) -> list[object]:
-    """Return the command of a sweep in a process of its own."""
+    """Return the command that runs a sweep in its own process."""
     program = [sys.executable, "-m", "benchmarks.sweep"]
     return [*program, kind, trials, folder, *options]
 
 
 def seconds(command: Sequence[object], folder: Path | None = None) -> float:
-    """Return how long a command takes; it must succeed."""
+    """Return how many seconds a command takes; it must succeed."""
     return timed(command, folder)[0]
 
 
 def timed(
     command: Sequence[object], folder: Path | None = None, codes: Sequence[int] = (0,)
 ) -> tuple[float, str]:
-    """Return how long a command takes and what it prints; other codes end us."""
+    """Return how long a command takes and what it prints.
+
+    This process exits with an error if the exit code is not one of ``codes``.
+    """
     start = time.perf_counter()
     done = subprocess.run(
         [str(word) for word in command],
@@ -94,7 +97,7 @@ def timed(
 
 
 def started(command: Sequence[object]) -> subprocess.Popen[bytes]:
-    """Start a command; what it prints does not matter."""
+    """Start a command and discard its output."""
     return subprocess.Popen(
         [str(word) for word in command],
         env=environment(),
@@ -104,10 +107,10 @@ def started(command: Sequence[object]) -> subprocess.Popen[bytes]:
 
 
 def usual(command: Sequence[object], times: int = 5) -> float:
-    """Return the median time of a command."""
+    """Return the median time of several runs of a command."""
     return statistics.median(seconds(command) for _ in range(times))
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of what is measured: this checkout, plain output."""
+    """Return the environment of measured commands: this checkout, plain output."""
     return {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}

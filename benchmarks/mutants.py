@@ -1,21 +1,25 @@
-"""Random mutants of the package, and the tests that find them: what a cut must keep.
+"""Make random mutants of the package, and record which tests detect them.
 
-`draw` writes mutants.csv, beside this file: swapped operators of every package, and
-constants of what the noise is calibrated to. Each is a line of a definition, before and
-after, so that it is found again wherever the line has moved to. `map FILE` runs tests
-once under coverage.py, which it installs for itself, and keeps which tests meet which
-line. `run --map FILE` gives each mutant the tests that meet it, the cheapest first, and
-writes the first that fails, ``timeout``, ``survived``, or ``lost`` where the line is no
-more. All of this is of a checkout's commit and with its .venv, in clones in a temporary
-folder (or ``--folder``, which keeps machine code for the next run):
+A change of the tests must still detect all mutants that were detected before. `draw`
+writes mutants.csv next to this file. Its mutants are swapped operators in every
+package, and changed constants on which the noise depends. A mutant is stored as a line
+of a definition, before and after the change. So it is found again if the line moves.
+`map FILE` runs the tests once under coverage.py, which it installs for itself, and
+stores which tests run which line. `run --map FILE` gives each mutant the tests that run
+its line, the fastest first. It writes the first test that fails, ``timeout``,
+``survived``, or ``lost`` if the line no longer exists.
+
+All commands use the commit and the .venv of a checkout, in clones in a temporary
+folder. The folder can be set by ``--folder``, which keeps machine code for the next
+run:
 
     python -m benchmarks.mutants map new.map -- -m "not alone and not engines"
     python -m benchmarks.mutants run --map new.map
     python -m benchmarks.mutants --checkout OLD map old.map -- -m ...
     python -m benchmarks.mutants --checkout OLD run --map old.map --column before
 
-`--column before` runs what survived only, against the tests of before. The last line
-tells how many of them these had found: the gate is that there are none.
+`--column before` runs only the mutants that survived, against the earlier tests. The
+last line tells how many of them the earlier tests had detected. This number must be 0.
 """
 
 import argparse
@@ -76,32 +80,41 @@ KNOWN = (
     "inside = -excess * size + 0.5 * l2 * size**2",
     "inside = -excess * size + 0.5 * l2 / size**2",
 )
-"""One that all tests of its package had missed."""
+"""A mutant that all tests of its package once failed to detect."""
 
 TEXT = (ast.JoinedStr, ast.List, ast.Tuple, ast.ListComp)
-"""What `+` joins: another operator there is an error at once, and shows nothing."""
+"""Nodes that `+` may join; another operator there is an error at once.
+
+Such mutants are left out, because every test would detect them.
+"""
 
 TELLING = 30
-"""Characters of a line that is told by its text alone."""
+"""A line with at least this many characters is found again by its text alone."""
 
 CONSTANTS = 0.3
-"""The part of constants among a package's mutants, which they are half of otherwise."""
+"""Share of changed constants among a package's mutants.
+
+Without this limit they would be half of the mutants.
+"""
 
 SOON = 20.0
-"""Seconds of the cheapest tests that are run before all others."""
+"""Total seconds of the fastest tests, which run before all others."""
 
 FILES = 8
 COMPILED = ("kernels", "losses")
-"""Machine code is not traced: what is compiled here is met by every test of a fit."""
+"""Packages of compiled code, which coverage.py cannot trace.
+
+Every test that fits a model counts as running their lines.
+"""
 
 NEAR = tuple(f"tests/{name}/" for name in (*COMPILED, "problems", "solvers"))
 SLACK, SLACK_COMPILED = 120.0, 900.0
-"""Seconds beside five times those that the tests took, and where kernels compile."""
+"""Seconds added to five times the tests' own time, and where kernels compile."""
 
 
 @dataclass(frozen=True)
 class Edit:
-    """A change of one line: where it is, and the words before and after."""
+    """A change of one line: its place, its kind, and the new text."""
 
     node: ast.AST
     kind: str
@@ -112,7 +125,7 @@ class Edit:
 
 
 class Source:
-    """A file's text, its syntax tree and the definitions around its nodes."""
+    """The text of a file, its syntax tree, and the line ranges of its definitions."""
 
     def __init__(self, text: str) -> None:
         self.lines = text.split("\n")
@@ -138,7 +151,7 @@ class Source:
         return max(around, key=lambda name: name.count(".") + bool(name))
 
     def find(self, line: str, inside: Callable[[str], bool]) -> list[int]:
-        """Return the lines of that text, in definitions of which ``inside`` holds."""
+        """Return the line numbers of a text, in definitions that satisfy ``inside``."""
         return [
             number
             for number, text in enumerate(self.lines, 1)
@@ -146,11 +159,11 @@ class Source:
         ]
 
     def at_import(self, line: int) -> bool:
-        """Return whether a line is of no function's body."""
+        """Return whether a line runs at import, outside of any function's body."""
         return not any(line in body for body in self.bodies)
 
     def edits(self) -> Iterator[Edit]:
-        """Yield all mutants, without those of texts, annotations and refusals."""
+        """Yield all mutants of the file, except in texts, annotations and ``raise``."""
         yield from self._edits(self.tree)
 
     def _edits(self, node: ast.AST) -> Iterator[Edit]:
@@ -192,7 +205,7 @@ class Source:
     def _between(
         self, node: ast.AST, left: Any, right: Any, op: ast.AST
     ) -> Iterator[Edit]:
-        """Yield the swap of an operator that has its own text between two operands."""
+        """Yield the mutant with another operator between two operands."""
         word, other = SWAPS[type(op)]
         for number in range(left.end_lineno, right.lineno + 1):
             line = self.lines[number - 1].encode()
@@ -205,7 +218,7 @@ class Source:
                 return
 
     def apply(self, edit: Edit) -> str:
-        """Return the line after an edit; columns count bytes, as those of ast do."""
+        """Return the line after an edit; columns count bytes, as in ast."""
         line = self.lines[edit.line - 1].encode()
         return (line[: edit.start] + edit.text.encode() + line[edit.end :]).decode()
 
@@ -237,7 +250,7 @@ def _row(*values: str) -> Row:
 
 
 def _rows_of(path: str, source: Source, edits: Iterator[Edit]) -> Iterator[Row]:
-    """Yield the edits of lines that their definition has just once."""
+    """Yield rows for edits of lines that occur only once in their definition."""
     for edit in edits:
         line, mutant = source.lines[edit.line - 1].strip(), source.apply(edit).strip()
         definition = source.definition(edit.line)
@@ -246,7 +259,7 @@ def _rows_of(path: str, source: Source, edits: Iterator[Edit]) -> Iterator[Row]:
 
 
 def draw(root: Path, each: int, constants: int, seed: int) -> list[Row]:
-    """Return random swaps of each package, and constants that noise depends on."""
+    """Return random mutants of each package, and changes of constants of the noise."""
     sources = _sources(root)
     rows = [_row(*KNOWN)]
     for package in PACKAGES:
@@ -275,7 +288,7 @@ def draw(root: Path, each: int, constants: int, seed: int) -> list[Row]:
 
 
 def _declaring(sources: dict[str, Source]) -> set[str]:
-    """Return the names of what declares a solver's releases, and of all it calls."""
+    """Return the names of functions that a method ``releases`` calls, at any depth."""
     bodies: dict[str, list[ast.AST]] = collections.defaultdict(list)
     for source in sources.values():
         for node in ast.walk(source.tree):
@@ -296,9 +309,9 @@ def _declaring(sources: dict[str, Source]) -> set[str]:
 
 
 def locate(row: Row, sources: dict[str, Source]) -> tuple[str, int] | None:
-    """Return the file and line of a mutant, wherever its definition is now.
+    """Return the file and line of a mutant, even if its definition has moved.
 
-    Of a definition that has another name, only a line that says much is the same.
+    If its definition was renamed, the line is found only if it is long enough.
     """
     path, whole, line = row["path"], row["definition"], row["line"]
     name = whole.rpartition(".")[2]
@@ -319,7 +332,7 @@ def locate(row: Row, sources: dict[str, Source]) -> tuple[str, int] | None:
 
 
 def mutated(row: Row, source: Source, line: int) -> str:
-    """Return a file's text with a mutant in it."""
+    """Return the text of a file with a mutant in it."""
     lines = source.lines.copy()
     lines[line - 1] = lines[line - 1].replace(row["line"], row["mutant"])
     return "\n".join(lines)
@@ -350,7 +363,7 @@ class Clone:
         }
 
     def write(self, path: str, text: str) -> None:
-        """Write a file with a time of its own: bytecode is kept by time and size."""
+        """Write a file with a new time stamp, so that no old bytecode is used."""
         self.stamp += 1
         (self.root / path).write_text(text)
         os.utime(self.root / path, (self.stamp, self.stamp))
@@ -358,7 +371,7 @@ class Clone:
     def pytest(
         self, arguments: Sequence[str], limit: float | None = None, **variables: str
     ) -> int | None:
-        """Return pytest's code, or None when the time is over."""
+        """Run pytest and return its exit code; None if the time limit is exceeded."""
         with subprocess.Popen(
             [self.python, "-m", "pytest", "-p", "mutants_plugin", *arguments],
             cwd=self.root,
@@ -377,7 +390,7 @@ class Clone:
                     os.killpg(child.pid, signal.SIGKILL)
 
     def first_failure(self, tests: dict[str, float], slack: float) -> str:
-        """Return the test that fails first, ``timeout``, or empty when all pass."""
+        """Return the first test that fails, ``timeout``, or empty if all pass."""
         if not tests:
             return ""
         with tempfile.TemporaryDirectory() as folder:
@@ -391,10 +404,10 @@ class Clone:
             )
             if code is None:
                 return "timeout"
-            # 5: of these tests none is left, as the mutant changed their parameters.
+            # 5: no test was found, as the mutant changed the parameters of all tests.
             if code in (0, 5):
                 return ""
-            # Of no collected test; what keeps pytest itself from starting has no name.
+            # No name is known if pytest itself could not start.
             name = failed.read_text().partition("\n")[0] if failed.exists() else ""
             return name or f"pytest ended with {code}"
 
@@ -402,11 +415,11 @@ class Clone:
 QUIET = "-x -q -p no:cacheprovider -p no:xdist".split()
 
 
-# What pytest calls, where this file is its plugin.
+# Functions that pytest calls, since this file is also a plugin of pytest.
 
 
 def pytest_runtest_protocol(item: pytest.Item) -> None:
-    """Let coverage.py, here and in children, count lines for the test that begins."""
+    """Tell coverage.py, here and in child processes, which test begins."""
     if "MUTANTS_SECONDS" in os.environ:
         os.environ["MUTANTS_TEST"] = item.nodeid
         import coverage
@@ -421,7 +434,7 @@ _bad: set[str] = set()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Add up a test's seconds, and write down what fails."""
+    """Add up the seconds of a test, and write down failures."""
     _seconds[report.nodeid] += report.duration
     if not report.passed:
         _bad.add(report.nodeid)
@@ -430,7 +443,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
-    """Write down what cannot be collected."""
+    """Write down files that cannot be collected."""
     if report.failed:
         _write_failed(report.nodeid)
 
@@ -445,7 +458,7 @@ def _write_failed(name: str) -> None:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Keep the tests that are named, in their order."""
+    """Keep only the named tests, in the given order."""
     if "MUTANTS_ORDER" in os.environ:
         named = json.loads(Path(os.environ["MUTANTS_ORDER"]).read_text())
         places = {name: place for place, name in enumerate(named)}
@@ -456,7 +469,7 @@ def pytest_collection_modifyitems(
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Keep the seconds of what passed, and the lines that a worker counted."""
+    """Save the seconds of tests that passed, and the lines counted in this process."""
     if "MUTANTS_SECONDS" not in os.environ:
         return
     import coverage
@@ -480,7 +493,7 @@ disable_warnings = no-data-collected, module-not-measured
 
 
 def collect(checkout: Path, folder: Path, file: Path, arguments: Sequence[str]) -> None:
-    """Run tests under coverage.py and write which tests meet which line."""
+    """Run tests under coverage.py, and write a map of which tests run which line."""
     clone = Clone(checkout, folder, "map")
     tool, data = folder / "coverage", folder / "data"
     for old in folder.glob("data*"):
@@ -507,9 +520,9 @@ def collect(checkout: Path, folder: Path, file: Path, arguments: Sequence[str]) 
 
 
 def _lines(root: Path, data: Path, seconds: Path, checkout: Path) -> bytes:
-    """Return the map: tests with their seconds, and for lines of files sets of tests.
+    """Return the map: tests with their seconds, and for each line a set of tests.
 
-    A set is written once, however many lines it belongs to.
+    Equal sets are stored only once.
     """
     from coverage import Coverage
 
@@ -536,7 +549,7 @@ def _lines(root: Path, data: Path, seconds: Path, checkout: Path) -> bytes:
 
 
 def _trees(checkout: Path) -> list[str]:
-    """Return what names the package and the tests of a checkout's commit."""
+    """Return the git hashes of the package and of the tests at a checkout's commit."""
     said = subprocess.run(
         ["git", "-C", str(checkout), "rev-parse", "HEAD:dp_erm_bench", "HEAD:tests"],
         capture_output=True,
@@ -547,7 +560,7 @@ def _trees(checkout: Path) -> list[str]:
 
 
 class Map:
-    """Which tests meet which line of a commit's package."""
+    """The map of which tests run which line of the package at one commit."""
 
     def __init__(self, file: Path, checkout: Path) -> None:
         known = json.loads(gzip.decompress(file.read_bytes()))
@@ -559,10 +572,10 @@ class Map:
         self._lines: dict[str, dict[str, int]] = known["lines"]
 
     def meeting(self, path: str, source: Source, line: int) -> dict[str, float]:
-        """Return the tests that meet a line, the cheapest first.
+        """Return the tests that run a line, the fastest first.
 
-        What runs at import is met by the tests that enter a function of the file, and
-        machine code, which is not traced, by those of every fit.
+        A line that runs at import gets all tests that call a function of the file. A
+        line of compiled code, which is not traced, gets all tests that fit a model.
         """
         known = self._lines.get(path, {})
         if source.at_import(line):
@@ -581,7 +594,7 @@ class Map:
 
 
 def _soon(tests: dict[str, float]) -> dict[str, float]:
-    """Return the cheapest tests of a few files, which find most mutants."""
+    """Return the fastest tests from a few files, which detect most mutants."""
     total, files, soon = 0.0, set[str](), {}
     for name, seconds in tests.items():
         file = name.partition("::")[0]
@@ -595,7 +608,10 @@ def _soon(tests: dict[str, float]) -> dict[str, float]:
 
 
 def killer(row: Row, clone: Clone, known: Map, sources: dict[str, Source]) -> str:
-    """Return what finds a mutant; what fails without it, too, finds nothing."""
+    """Return the test that detects a mutant, ``timeout``, ``survived`` or ``lost``.
+
+    A test that also fails without the mutant does not count.
+    """
     place = locate(row, sources)
     if place is None:
         return "lost"
@@ -625,7 +641,7 @@ def killer(row: Row, clone: Clone, known: Map, sources: dict[str, Source]) -> st
 
 
 def run(args: argparse.Namespace, folder: Path) -> None:
-    """Give the mutants of the table that have no answer yet to the tests."""
+    """Run the tests on the mutants of the table that have no result yet."""
     rows = read_table()
     known = Map(args.map, args.checkout)
     sources = _sources(args.checkout)
@@ -682,7 +698,7 @@ def read_table() -> list[Row]:
 
 
 def write_table(rows: list[Row]) -> None:
-    """Write mutants.csv, whole or not at all."""
+    """Write mutants.csv atomically."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()

@@ -1,10 +1,10 @@
-"""The numbers of the project as digests: what a change of structure must not move.
+"""Check by digests that a change of the code does not change any number.
 
-`python -m benchmarks.numbers` computes them and compares them with numbers.csv, beside
-this file; `--write` replaces that. Names choose a part: an experiment, or `fits`.
-The digests are of exact bits, hence those of one kind of processor and of the versions
-of requirements.lock: on another machine write the table before the change. All data
-sets must be there, see DP_ERM_BENCH_DATA in docs/csv.md.
+`python -m benchmarks.numbers` computes the digests and compares them with numbers.csv,
+next to this file. `--write` replaces that file. Arguments choose a part: an experiment,
+or `fits`. The digests are of exact bits. So they hold for one kind of processor and for
+the versions of requirements.lock. On another machine, write the table before you change
+the code. All datasets must be available, see DP_ERM_BENCH_DATA in docs/csv.md.
 """
 
 import argparse
@@ -45,19 +45,19 @@ ALGORITHMS = tuple(registry.names("algorithm"))
 ADJACENCIES = ("replace_one", "zero_out")
 
 MOVING = ("trial", "run", "seconds", "message")
-"""Columns that another run, or another version of the code, may change; and words."""
+"""Columns that may differ in another run or another version, and messages."""
 
 FORMER = {"L1Laplace": "LaplaceVector"}
-"""What kinds of releases were called when their digests were written."""
+"""Former names of classes of releases, under which their digests were written."""
 
 LENGTHS: tuple[dict[str, Any], ...] = ({"passes": 2}, {"n_iter": 8}, {})
-"""A length of the run: the first that an algorithm knows."""
+"""Settings of the length of a run; the first one that an algorithm accepts is used."""
 
 Row = tuple[str, str, str]
 
 
 def rows_of(experiment: str) -> Iterator[Row]:
-    """Yield a digest of each column of an experiment's smoke profile."""
+    """Yield a digest of each column of the table of an experiment's smoke profile."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "dp_erm_bench", f"experiment={experiment}"]
         where = ["profile=smoke", f"results_dir={folder}"]
@@ -103,7 +103,10 @@ def fits() -> Iterator[Row]:
 
 @functools.cache
 def _problems() -> dict[str, list[tuple[Problem, dict[str, float]]]]:
-    """Return problems, risks without and with a constraint, and what clips, by name."""
+    """Return test problems by name, each with the clipping thresholds that it needs.
+
+    Problems of empirical risk minimisation occur without and with a constraint.
+    """
     random = np.random.default_rng(11)
     X = random.uniform(-1.0, 1.0, (40, 6))
     X[:, 4] *= 0.1
@@ -122,7 +125,7 @@ def _problems() -> dict[str, list[tuple[Problem, dict[str, float]]]]:
             (problem_from_arrays(features, y, bounds=bounds, constraint=c, **psi), clip)
             for c in spaces
         ]
-    # Drawn after the others, which it must not move; wide enough for a sketch.
+    # Drawn last, so that the others do not change; wide enough for a sketch.
     Z = np.where(random.random((40, 64)) < 0.1, random.uniform(-0.5, 0.5, (40, 64)), 0)
     for kind, records in (("", Z), ("_sparse", scipy.sparse.csc_matrix(Z))):
         for most, declared in (("", {}), ("_few", {"nonzeros": 16})):
@@ -134,7 +137,7 @@ def _problems() -> dict[str, list[tuple[Problem, dict[str, float]]]]:
 def _fitted(
     problem: str, algorithm: str, calibration: str, adjacency: str, smoothness: str
 ) -> list[Any]:
-    """Return what the first fit that is not refused came to."""
+    """Return the result of the first fit that is not refused, as plain values."""
     budget = {"epsilon": 1.0, "adjacency": adjacency, "calibration": calibration}
     for (made, clip), length in itertools.product(_problems()[problem], LENGTHS):
         usual = _without_rule(algorithm, {*length})
@@ -151,7 +154,7 @@ def _fitted(
 
 
 def _without_rule(algorithm: str, lengths: set[str]) -> dict[str, Any]:
-    """Return the defaults of fields that a rule gives otherwise."""
+    """Return the class's defaults for parameters that a rule would set."""
     ruled = [
         k
         for k, v in registry.read_choice("algorithm", algorithm).items()
@@ -175,7 +178,7 @@ def _digest(content: bytes) -> str:
 
 
 def main() -> int:
-    """Compute the chosen digests; return 1 if they are not those of the table."""
+    """Compute the chosen digests; return 1 if they differ from those of the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.numbers")
     parser.add_argument("parts", nargs="*", metavar="PART")
     parser.add_argument("--write", action="store_true", help="replace numbers.csv")

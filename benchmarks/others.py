@@ -1,4 +1,4 @@
-"""The same matters in plain Hydra's multirun and in benchopt, with empty jobs."""
+"""Measure plain Hydra's multirun and benchopt, with jobs that do nothing."""
 
 import os
 import sys
@@ -12,7 +12,10 @@ from subprocess import run
 from benchmarks.measure import ROOT, Other, seconds, usual
 
 FEW, MANY = 20, 100
-"""The cost of a job is what the jobs between these two cost: no start-up is in it."""
+"""Two numbers of jobs; their difference in time gives the cost of a job.
+
+So the cost contains no start-up time.
+"""
 
 GROUPS = ("dataset", "loss", "penalty", "algorithm")
 
@@ -68,7 +71,7 @@ class Solver(BaseSolver):
 
 
 def hydra(folder: Path) -> Other:
-    """Measure Hydra's multirun with its own launcher and four config groups."""
+    """Measure Hydra's multirun with its default launcher and four config groups."""
     for group in GROUPS:
         (folder / group).mkdir(parents=True)
         for name in ("one", "two"):
@@ -108,7 +111,7 @@ def benchopt(folder: Path, command: str) -> Other:
 
 
 def installed(folder: Path) -> Path:
-    """Return the command of a benchopt that pip has just installed."""
+    """Install benchopt with pip into a new environment, and return its command."""
     venv.create(folder / "venv", with_pip=True)
     binaries = folder / "venv" / "bin"
     seconds([binaries / "python", "-m", "pip", "install", "--quiet", "benchopt"])
@@ -118,7 +121,11 @@ def installed(folder: Path) -> Path:
 def measured(
     name: str, folder: Path, jobs: Callable[[int], float], question: Sequence[object]
 ) -> Other:
-    """Measure a harness, given how it runs a number of jobs and tells its help."""
+    """Return the times of a harness.
+
+    ``jobs`` runs a number of jobs and returns the seconds. ``question`` is the command
+    that prints the help.
+    """
     mark = folder / "mark"
     os.environ["BENCH_MARK"] = str(mark)
     few = jobs(FEW)

@@ -1,4 +1,4 @@
-"""What the parent of a run does for every task, measured part by part."""
+"""Measure, part by part, what the parent of a run does for every task."""
 
 import json
 import queue
@@ -24,14 +24,14 @@ HOSTS = 1000
 
 
 class Played(NamedTuple):
-    """What the ledger looks at of a trial."""
+    """A fake trial with the fields that the ledger reads."""
 
     key: str
     owner: str = ""
 
 
 def make_batches(number: int) -> list[Batch]:
-    """Return batches of one trial each that nobody can run."""
+    """Return batches of one fake trial each, which cannot be run."""
     return [cast(Batch, (Played(f"{key:064x}"),)) for key in range(number)]
 
 
@@ -50,7 +50,7 @@ def ledger(folder: Path, waiting: int) -> float:
 
 
 def answer(book: Ledger, number: int) -> Answer:
-    """Return that all of a task is ok, and took a second each."""
+    """Return an answer in which all trials of a task are ok and take a second each."""
     keys = [trial.key for batch in book.batches(number) for trial in batch]
     return Answer(
         number,
@@ -60,7 +60,7 @@ def answer(book: Ledger, number: int) -> Answer:
 
 
 def example() -> tuple[Trial, bytes]:
-    """Return a trial of 51 checkpoints, and the line of its record."""
+    """Return a trial with 51 checkpoints, and the line of its record."""
     lines, _ = expand_blocks([block("seeds", 1, 10)])
     trial = next(lines[0].sweep(51))
     (record,) = run_batch([trial])
@@ -68,7 +68,7 @@ def example() -> tuple[Trial, bytes]:
 
 
 def believing(folder: Path, trial: Trial, line: bytes) -> float:
-    """Return the CPU seconds that the parent takes for a record of a large answer."""
+    """Return the parent's CPU seconds per record for checking a large answer."""
     book = Ledger(Job(str(folder), "2", "nothing"))
     keys = [f"{number:064x}" for number in range(100)]
     batch: Batch = tuple(replace(trial, key=key) for key in keys)
@@ -85,21 +85,21 @@ def believing(folder: Path, trial: Trial, line: bytes) -> float:
 
 
 class Echo:
-    """Stands for a scheduler whose workers answer one at a time, all others busy."""
+    """A fake scheduler, whose busy workers answer one after the other."""
 
     def __init__(self, hosts: int, value: Callable[[int], object]) -> None:
         self.hosts, self.value = hosts, value
         self._calls: deque[tuple[Callable[[Any], None], int]] = deque()
 
     def __enter__(self) -> "Echo":
-        """Return itself; nothing is started."""
+        """Return the object itself; nothing is started."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Leave nothing behind."""
+        """Do nothing."""
 
     def threads(self) -> dict[str, int]:
-        """Return one thread a worker; the engine asks every second, and at the end."""
+        """Answer all open calls, and return one thread per worker."""
         while self._calls:
             self._end()
         return {f"tcp://10.0.{n // 250}.{n % 250}:9": 1 for n in range(self.hosts)}
@@ -107,7 +107,7 @@ class Echo:
     def submit(
         self, address: str, key: str, function: object, argument: bytes, tell: Any
     ) -> Any:
-        """Take a call; answer the oldest if no worker is free."""
+        """Accept a call; if no worker is free, answer the oldest one."""
         self._calls.append((tell, int(key.rpartition("-")[2])))
         if len(self._calls) >= self.hosts:
             self._end()
@@ -119,7 +119,7 @@ class Echo:
 
 
 def parent(folder: Path, trial: Trial, line: bytes, hosts: int, tasks: int) -> float:
-    """Return the CPU seconds of the parent for a task, whatever Dask takes."""
+    """Return the parent's CPU seconds per task, without those of Dask."""
     from dp_erm_bench.runner.engines.dask import DaskEngine
     from dp_erm_bench.runner.environment import own_environment
 
@@ -137,9 +137,10 @@ def parent(folder: Path, trial: Trial, line: bytes, hosts: int, tasks: int) -> f
 
 
 def dask(workers: int, calls: int) -> tuple[float, float, float]:
-    """Return seconds to start workers, calls a second, CPU seconds here for a call.
+    """Return the seconds to start workers, the calls per second, and the CPU time.
 
-    The scheduler is in this process, as in a run that starts its own workers.
+    The CPU time is that of this process in seconds per call. It includes the scheduler,
+    as in a run that starts its own workers.
     """
     from dp_erm_bench.runner.engines.dask import Connection
 

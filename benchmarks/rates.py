@@ -1,9 +1,9 @@
-"""What the operations of a step take: the rates in `experiment.lines`, measured again.
+"""Measure again how long the operations of a step take (`experiment.lines`).
 
-Every solver makes steps with noise on generated records, dense and sparse, of many
-shapes, in batches of 1, 2 and 32 trials. The rates are the non-negative ones whose
-relative errors have the least sum of squares; the constants are these, rounded. It
-takes ten minutes on an idle core.
+Every solver makes noisy steps on generated records, dense and sparse, of many shapes,
+in batches of 1, 2 and 32 trials. The fitted rates are non-negative and minimise the sum
+of squared relative errors. The constants in `experiment.lines` are these rates,
+rounded. The benchmark takes ten minutes on an idle core.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SHAPES = (
     *((20_000, 100, 0), (1000, 2000, 0)),
     *((8124, 112, 22), (800, 88_119, 900), (20_000, 50_000, 100)),
 )
-"""Records, features, and stored entries of a record; 0 for dense ones."""
+"""Numbers of records, of features, and of stored entries per record (0 if dense)."""
 
 BATCHES = (1, 2, 32)
 BUDGET = Budget(1.0, 1e-6)
@@ -56,11 +56,11 @@ CASES: dict[str, tuple[bool, Made]] = {
     "sgd, batch 50": (False, lambda T: SGD(n_iter=T, batch_size=50, **CLIP)),
     "svrg": (False, lambda T: SVRG(n_iter=T, n_inner=EPOCH, **CLIP)),
 }
-"""Whether it runs in an L1 ball, and the solver of so many steps."""
+"""Whether each solver runs in an L1 ball, and a function of its number of steps."""
 
 
 class Measured(NamedTuple):
-    """The nanoseconds of a step of a batch, beside what a trial's step counts."""
+    """The measured nanoseconds of a step of a batch, and its operation counts."""
 
     name: str
     n: int
@@ -72,7 +72,7 @@ class Measured(NamedTuple):
 
     @property
     def told(self) -> float:
-        """Return the nanoseconds by the constants."""
+        """Return the nanoseconds that the constants predict."""
         rates = lines.SPARSE if self.sparse else lines.DENSE
         parts = [lines.ITERATION]
         for name, count in self.step._asdict().items():
@@ -82,7 +82,7 @@ class Measured(NamedTuple):
 
 
 def run(given: argparse.Namespace) -> None:
-    """Print the steps beside the model, then the fitted rates beside the constants."""
+    """Print measured steps with their predictions, then fitted rates and constants."""
     shapes = SHAPES[:3] if given.quick else SHAPES
     print("| step | n | p | batch | us | model |")
     print("| --- | --- | --- | --- | --- | --- |")
@@ -105,7 +105,10 @@ def run(given: argparse.Namespace) -> None:
 
 
 def fitted(found: list[Measured]) -> Iterator[tuple[Any, ...]]:
-    """Yield each operation's nanoseconds a batch and a trial, and the constants."""
+    """Yield the fitted rates of each operation per batch and per trial.
+
+    Each row also has the current constants.
+    """
     names = ("iteration", *StepWork._fields)
     counts = np.array([(1.0, *one.step) for one in found])
     sizes = np.array([[one.size] for one in found])
@@ -120,7 +123,7 @@ def fitted(found: list[Measured]) -> Iterator[tuple[Any, ...]]:
 def measured(shapes: Any, seconds: float = 0.25) -> Iterator[Measured]:
     """Yield the time of a step of every solver on records of some shapes.
 
-    Each is run for about so many seconds, twice.
+    Each solver is run twice, for about ``seconds`` each.
     """
     for (n, p, stored), loss in itertools.product(shapes, ("logistic", "squared")):
         records = generated(n, p, stored)
@@ -139,7 +142,7 @@ def measured(shapes: Any, seconds: float = 0.25) -> Iterator[Measured]:
 
 
 def stepped(problem: Any, solver: Solver, size: int) -> float:
-    """Return the CPU nanoseconds of a step of a batch, without the first."""
+    """Return the CPU nanoseconds of a step of a batch, without the first step."""
     last = solver.iterations(problem)
     run = Run(problem, [solver] * size, BUDGET, 1.0, [f"{b}" for b in range(size)])
     steps = run.steps(run.oracle(), [0, 1, last])
@@ -151,7 +154,7 @@ def stepped(problem: Any, solver: Solver, size: int) -> float:
 
 
 def generated(n: int, p: int, stored: int) -> tuple[Any, Any]:
-    """Return records of norm about 1, with labels of both signs."""
+    """Return generated records of norm about 1, with labels of both signs."""
     random = np.random.default_rng(0)
     y = np.sign(random.normal(size=n))
     if not stored:

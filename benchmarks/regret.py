@@ -1,9 +1,9 @@
-"""How good the choices of a tuner are, on cells of the leaderboard.
+"""Measure how good the choices of a tuner are, on cells of the leaderboard.
 
-`python -m benchmarks.regret ratio [CELL ...]` compares `tune.search` with the default
-grid, `... lattice [CELL ...]` finds the best setting of a fine lattice, and
-`... curves [CELL ...]` draws regret against it over trials. A cell is
-PANEL/LINE/EPSILON, as dense_l2/gd/1.
+A cell is PANEL/LINE/EPSILON, such as dense_l2/gd/1. `python -m benchmarks.regret ratio
+[CELL ...]` compares `tune.search` with the default grid. `... lattice [CELL ...]` finds
+the best point of a fine lattice. `... curves [CELL ...]` draws the regret, relative to
+this point, against the number of trials.
 """
 
 import argparse
@@ -43,12 +43,15 @@ SEARCH: dict[str, Any] = {"trials": 300}
 DRAWS = 4000
 
 MOST_RATIO, MOST_CELL = 0.8, 1.05
-"""Aims: geometric mean of the ratios; lower end of each cell's interval."""
+"""Limits for the geometric mean of the ratios, and for each cell's interval.
+
+The second limit is for the lower end of the interval.
+"""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """Choices of search and grid on one cell, of several repetitions.
+    """The choices of search and grid on one cell, in several repetitions.
 
     Attributes
     ----------
@@ -63,13 +66,16 @@ class Compared:
 
     @property
     def ratio(self) -> float:
-        """Return search / grid: geometric means over repetitions of median errors."""
+        """Return the error of the search divided by that of the grid.
+
+        Each is the geometric mean over repetitions of median errors.
+        """
         return level(errors_of(self.search)) / level(errors_of(self.grid))
 
     def interval(self, draws: int = DRAWS) -> tuple[float, float]:
         """Return a 95 % bootstrap interval of the ratio.
 
-        Repetitions are drawn, and for each its fresh seeds.
+        Repetitions are drawn with replacement, and in each of them its fresh seeds.
         """
         random = np.random.default_rng(0)
         ratios = [
@@ -81,7 +87,7 @@ class Compared:
         return float(low), float(high)
 
     def cells(self) -> list[str]:
-        """Return its row of the table."""
+        """Return the row of the cell in the table."""
         low, high = self.interval()
         spent = [
             np.mean([one.spent for one in row]) for row in (self.search, self.grid)
@@ -95,7 +101,7 @@ class Compared:
 
 
 def errors_of(choices: Sequence[Chosen]) -> Array:
-    """Return the errors of choices on fresh seeds, (repetitions, seeds)."""
+    """Return the errors of choices on fresh seeds, shape (repetitions, seeds)."""
     return np.array([one.errors for one in choices])
 
 
@@ -106,14 +112,17 @@ def level(errors: Array) -> float:
 
 
 def redrawn(errors: Array, random: np.random.Generator) -> Array:
-    """Return errors of repetitions drawn with replacement, seeds within each too."""
+    """Return a bootstrap sample of errors.
+
+    Repetitions are drawn with replacement, and seeds within each of them, too.
+    """
     rows, seeds = errors.shape
     row = random.integers(rows, size=(rows, 1))
     return errors[row, random.integers(seeds, size=(rows, seeds))]
 
 
 def compared(cell: Cell, repetitions: int, search: Mapping[str, Any]) -> Compared:
-    """Return what grid and search choose on a cell, each with the same tuning seeds."""
+    """Return the choices of grid and search on a cell, with the same tuning seeds."""
     trials, every = Trials(), range(repetitions)
     found = [tuned(cell.block(number, search=dict(search)), trials) for number in every]
     return Compared(
@@ -122,7 +131,7 @@ def compared(cell: Cell, repetitions: int, search: Mapping[str, Any]) -> Compare
 
 
 def ratio(cells: Sequence[Cell], repetitions: int) -> bool:
-    """Print search / grid on cells; return whether it is what is aimed at."""
+    """Print the ratios of search to grid; return whether they meet the limits."""
     print("| cell | grid (trials) | search (trials) | search / grid |")
     print("| --- | --- | --- | --- |")
     ratios, good = [], True
@@ -139,7 +148,7 @@ def ratio(cells: Sequence[Cell], repetitions: int) -> bool:
 
 
 def settings(cell: Cell, chosen: Chosen) -> str:
-    """Return a choice in a line, clips in the unit of the cell's block."""
+    """Return a choice as text, with clipping thresholds in the unit of the cell."""
     unit = unit_of(cell)
     values = {k: v / unit if k == "clip" else v for k, v in chosen.values.items()}
     told = ", ".join(f"{key} {value:.3g}" for key, value in values.items())
@@ -147,7 +156,7 @@ def settings(cell: Cell, chosen: Chosen) -> str:
 
 
 def unit_of(cell: Cell) -> float:
-    """Return the unit in which the leaderboard gives a cell's clips."""
+    """Return the unit in which the leaderboard gives a cell's clipping thresholds."""
     given = cell.block()["tune"]["axes"].get("clip")
     if not isinstance(given, Mapping):
         return 1.0
@@ -155,7 +164,7 @@ def unit_of(cell: Cell) -> float:
 
 
 def rows() -> Iterator[Row]:
-    """Yield what tuners themselves take, per trial: no fit is run."""
+    """Yield the CPU time per trial of the tuners themselves; no fit is run."""
     cell = Cell.named("breast_cancer_l2/gd/1")
     tunes: dict[str, dict[str, Any]] = {"grid": {}, "search": {"search": SEARCH}}
     for name, tune in tunes.items():
@@ -167,7 +176,7 @@ def rows() -> Iterator[Row]:
 def overhead(block: Mapping[str, Any]) -> float:
     """Return the CPU seconds per trial that the tuner of a block takes.
 
-    The objective is a bowl in the logarithms of the parameters, with noise.
+    The objective is a noisy quadratic function of the logarithms of the parameters.
     """
     line, finals = line_of(block), dict[str, dict[str, float]]()
     random = np.random.default_rng(0)
@@ -185,7 +194,7 @@ def overhead(block: Mapping[str, Any]) -> float:
 
 
 def main() -> None:
-    """Do what the command line says; one sentence for what is wrong."""
+    """Run the command line; report an error in one sentence."""
     try:
         run()
     except UsageError as error:
@@ -193,7 +202,7 @@ def main() -> None:
 
 
 def run() -> None:
-    """Do what the command line says."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.regret")
     parser.add_argument("what", choices=("ratio", "lattice", "curves"))
     parser.add_argument("cells", nargs="*", metavar="CELL")

@@ -1,12 +1,13 @@
-"""Rules, run untuned on the leaderboard's problems: what they end at, and what fits.
+"""Run the rules for parameters on the leaderboard's problems, and fit the rules.
 
-`python -m benchmarks.rules run` runs each algorithm that has a rule, with what it
-gives, on every panel of its kinds, and writes results/published/untuned.csv:
-`algorithm=auto` and `advise` rest on it. `judge` says what `auto` ends at where the
-family of the data had no say in the choice, and how often `advise` is right. `try
+A rule sets an algorithm's parameters from public numbers, without tuning. `python -m
+benchmarks.rules run` runs each algorithm that has a rule on every panel of its kinds,
+and writes results/published/untuned.csv. This table is used by `algorithm=auto` and
+`advise`. `judge` evaluates both by leaving out one family of data at a time. `try
 ALGORITHM KIND NAME=VALUE,VALUE ...` runs each combination of guesses of a rule's
-constants and adds what it ends at to results/published/rules.csv. `fit` says which
-guess is the best on all families of data, and what is lost on a family that had no say.
+constants, and adds the errors to results/published/rules.csv. `fit` says which guess is
+the best on all families of data, and how good such a guess is on a family that was left
+out.
 """
 
 import argparse
@@ -43,28 +44,31 @@ from dp_erm_bench.run import Run
 PUBLISHED = Path(__file__).resolve().parents[1] / "results/published"
 TABLE, UNTUNED = PUBLISHED / "rules.csv", PUBLISHED / "untuned.csv"
 KINDS = {"l2": "ridge", "l1": "ball", "squared": "numbers", "huber": "ridge"}
-"""How names of panels end, and the kind of their problems."""
+"""Kind of problem for each ending of a panel's name."""
 
 EPSILONS = (0.1, 0.3, 1.0)
-"""Those of guesses; what is published has those of the leaderboard."""
+"""Epsilons at which guesses are run; published results have those of the board."""
 ALL = (*EPSILONS, 3.0, 10.0)
 SEEDS = 6
 REPORT = range(100, 110)
-"""The first report seeds of the leaderboard: runs that a sweep would name alike."""
+"""The first report seeds of the leaderboard.
+
+A sweep would give these runs the same identities.
+"""
 
 CELL = ["kind", "panel", "epsilon"]
 MOST = 1e3
-"""A run that diverged counts as so many times w = 0."""
+"""Error of a run that diverged, as a multiple of the error of w = 0."""
 
 
 def panels_of(kind: str) -> dict[str, dict[str, Any]]:
-    """Return a block of each panel of a kind."""
+    """Return a block for each panel of a kind."""
     blocks = {block["panel"]: block for block in leaderboard()}
     return {name: one for name, one in blocks.items() if name.endswith(f"_{kind}")}
 
 
 def family_of_panel(block: Mapping[str, Any]) -> str:
-    """Return the family of a panel's data, a set of LIBSVM having its own."""
+    """Return the family of a panel's data; a LIBSVM set has a family of its own."""
     data = block["dataset"]
     return family_of(f"{data['name']}:{data['set']}" if "set" in data else data["name"])
 
@@ -87,7 +91,7 @@ def ends_of_runs(
     budget: Budget,
     names: list[str],
 ) -> np.ndarray[Any, Any] | None:
-    """Return the last iterates of runs, None if one is refused or is not finite."""
+    """Return the last iterates of runs; None if a run is refused or not finite."""
     solver = algorithm_of(algorithm).solver(settings)
     ends = []
     for batch in [names] if solver.batchable else [[name] for name in names]:
@@ -112,7 +116,7 @@ def excess(problem: ERMProblem, w: Any) -> float:
 def rows_of_guess(
     algorithm: str, kind: str, guess: Mapping[str, float]
 ) -> Iterator[dict[str, Any]]:
-    """Yield what a guess ends at on each cell of a kind, in units of w = 0."""
+    """Yield the error of a guess on each cell of a kind, relative to that of w = 0."""
     rule = RULES[algorithm]
     constants = {**rule.constants.get(KINDS[kind], {}), **guess}
     names = [f"rules {seed}" for seed in range(SEEDS)]
@@ -146,7 +150,7 @@ def score_of(problem: ERMProblem, w: Any) -> float:
 
 
 def rows_untuned(panel: str) -> Iterator[dict[str, Any]]:
-    """Yield what each rule ends at on a panel at each epsilon."""
+    """Yield the final error and score of each rule on a panel, at each epsilon."""
     kind = panel.rpartition("_")[2]
     problem = problem_of_panel(panel)
     zero = np.zeros(problem.p)
@@ -185,7 +189,10 @@ def _short(value: Any) -> float:
 
 
 def best_guess(rows: pd.DataFrame) -> str:
-    """Return the constants of the least geometric mean, each family counting once."""
+    """Return the constants with the least geometric mean error.
+
+    Each family of data counts once.
+    """
     return str(_means(rows).idxmin())
 
 
@@ -196,10 +203,11 @@ def _means(rows: pd.DataFrame) -> "pd.Series[float]":
 
 
 def fit_rows(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Yield the best guess of each algorithm and kind, and what it ends at.
+    """Yield the best guess for each algorithm and kind, and its error.
 
-    ``left_out`` is the geometric mean over families of the guess that is the best on
-    all others; ``above`` the share of cells in which that is above w = 0.
+    ``left_out`` is the geometric mean error on families that had no part in the choice:
+    for each family, the guess is chosen on all others. ``above`` is the share of cells
+    in which this error exceeds that of w = 0.
     """
     for (algorithm, kind), own in rows.groupby(["algorithm", "kind"]):
         guesses = own["constants"].nunique()
@@ -219,12 +227,12 @@ def fit_rows(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def guesses_of(words: list[str]) -> Iterator[dict[str, float]]:
-    """Yield the combinations of NAME=VALUE,VALUE.
+    """Yield all combinations of values in words of the form NAME=VALUE,VALUE.
 
     Raises
     ------
     UsageError
-        If a word is another.
+        If a word has another form.
     """
     axes: dict[str, list[float]] = {}
     for word in words:
@@ -238,7 +246,7 @@ def guesses_of(words: list[str]) -> Iterator[dict[str, float]]:
 
 
 def main() -> None:
-    """Do what the command line says."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rules")
     commands = parser.add_subparsers(dest="command", required=True)
     running = commands.add_parser("run")
@@ -277,14 +285,16 @@ def main() -> None:
 
 
 def rows_judged() -> Iterator[dict[str, Any]]:
-    """Yield what `auto` ends at on left-out families, at epsilons 0.1, 0.3 and 1.
+    """Yield how well `auto` and `advise` do on families of data that are left out.
 
-    ``times`` is the geometric mean over cells of the error over the better of the best
-    tuned algorithm of the leaderboard and the best rule, ``hindsight`` that of the best
-    rule; ``covered`` the share of cells
-    within the range that curves of other families give, ``width`` the mean length of
-    its logarithm over the range of all cells of that epsilon, ``gain`` and
-    ``gain_width`` those of the share of the test accuracy, or R2, that is gained.
+    The epsilons are 0.1, 0.3 and 1. A row has these columns. ``times`` is the error of
+    the chosen rule, divided by the smaller of the errors of the best rule and of the
+    best tuned algorithm of the leaderboard. It is a geometric mean over cells.
+    ``hindsight`` is the same for the best rule of each cell. ``covered`` is the share
+    of cells whose error is within the predicted range. ``width`` is the mean length of
+    the range of log errors, divided by the range over all cells of the same epsilon.
+    ``gain`` and ``gain_width`` are the same for the share of the test accuracy, or R2,
+    that is gained.
     """
     rows = pd.read_csv(UNTUNED)
     rows = rows[rows["epsilon"].isin(EPSILONS)]
@@ -322,7 +332,7 @@ def _ends(judged: pd.DataFrame, what: str) -> tuple[Any, Any]:
 
 
 def _judge_cell(cell: pd.DataFrame) -> dict[str, Any]:
-    """Return what is named without a cell's family, and what that ends at."""
+    """Return the choice for a cell without its family of data, and its errors."""
     first = cell.iloc[0]
     signs = first["name"] != "huber"
     public = public_of_cell(first["kind"], first["records"], first["p"], signs)
@@ -343,7 +353,10 @@ def _judge_cell(cell: pd.DataFrame) -> dict[str, Any]:
 
 
 def run_untuned(panels: list[str]) -> None:
-    """Write the rows of panels, of all if none is named, beside those of others."""
+    """Run the rules on some panels, or on all if none is named, and save the rows.
+
+    Saved rows of other panels are kept.
+    """
     every = [panel for kind in KINDS for panel in panels_of(kind)]
     if wrong := {*panels} - {*every}:
         raise SystemExit(f"{min(wrong)}: must be one of {', '.join(every)}")
@@ -356,7 +369,7 @@ def run_untuned(panels: list[str]) -> None:
 
 
 def with_tuned(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows with the least tuned median that the leaderboard has published."""
+    """Return rows with the smallest tuned median error on the published leaderboard."""
     board = pd.read_csv(PUBLISHED / "leaderboard.csv")
     ran = board[board["status"] == "ok"]
     least = ran.groupby(["panel", "epsilon"])["median"].min().rename("tuned")

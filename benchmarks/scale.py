@@ -1,4 +1,4 @@
-"""What the parts of a large run cost, and what follows for 10^6 and 10^7 trials."""
+"""Measure the parts of a large run, and extrapolate to 10^6 and 10^7 trials."""
 
 import argparse
 import itertools
@@ -18,7 +18,7 @@ Cells = Sequence[object]
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measure the parts, print the tables of docs/costs.md."""
+    """Measure the parts, and print the tables of docs/costs.md."""
     few = 10 if given.quick else 1
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -30,14 +30,17 @@ def run(given: argparse.Namespace) -> None:
 
 
 def table(head: Cells, rows: Iterator[Cells] | Sequence[Cells]) -> None:
-    """Print rows in markdown as they come."""
+    """Print rows as a markdown table, each as soon as it is known."""
     for cells in itertools.chain((head, ["---"] * len(head)), rows):
         print(f"| {' | '.join(map(str, cells))} |", flush=True)
     print()
 
 
 def parts(folder: Path, costs: dict[str, float], few: int) -> Iterator[Cells]:
-    """Yield what each part costs, and keep it by name: seconds, bytes, per trial."""
+    """Yield a row for each part, and store its cost per trial under a name.
+
+    Costs are in seconds or bytes.
+    """
     for waiting in (10_000, 1_000_000 // few):
         costs["ledger"] = ledger(folder, waiting)
         told = f"ledger: hand out and settle a task, {waiting:,} batches waiting"
@@ -64,7 +67,7 @@ def parts(folder: Path, costs: dict[str, float], few: int) -> Iterator[Cells]:
 
 
 class Sweep(NamedTuple):
-    """CPU seconds of a sweep and of its rerun, the largest memory of both in MB."""
+    """CPU seconds of a sweep and of its rerun, and the largest memory of both in MB."""
 
     seconds: float
     again: float
@@ -73,7 +76,7 @@ class Sweep(NamedTuple):
 
 
 def swept(folder: Path, kind: str, trials: int, *options: object) -> Sweep:
-    """Return what a sweep and its rerun cost, as processes of their own."""
+    """Return the costs of a sweep and of its rerun, each in its own process."""
     command = sweep(folder, kind, trials, "--append", *options)
     begin = spent()
     _, said = timed(command)
@@ -85,14 +88,14 @@ def swept(folder: Path, kind: str, trials: int, *options: object) -> Sweep:
 
 
 def spent() -> float:
-    """Return the CPU seconds of all commands so far."""
+    """Return the CPU seconds of all commands that have ended so far."""
     return sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
 
 
 def held(
     folder: Path, kind: str, costs: dict[str, float], trials: int
 ) -> Iterator[Cells]:
-    """Yield the parent's memory at two sizes, and what a trial adds to it."""
+    """Yield the parent's memory for two numbers of trials, and its growth per trial."""
     one, two = (swept(folder / f"{kind}{n}", kind, n * trials) for n in (1, 2))
     slope = (two.peak - one.peak) / trials * 1e3
     costs["memory"] = max(slope, costs.get("memory", 0.0))
@@ -108,7 +111,7 @@ def held(
 
 
 def disk(folder: Path, costs: dict[str, float], trials: int) -> Iterator[Cells]:
-    """Yield sizes and times of a results folder with 51 checkpoints a trial."""
+    """Yield sizes and times of a results folder with 51 checkpoints per trial."""
     place = folder / "disk"
     swept(place, "seeds", trials, "--execute", "solver", "--passes", 10)
     names = {"records": "records.jsonl", "plan": "plan.jsonl", "table": "*.parquet"}
@@ -123,7 +126,10 @@ def disk(folder: Path, costs: dict[str, float], trials: int) -> Iterator[Cells]:
 
 
 def at(trials: int, costs: dict[str, float]) -> dict[str, str]:
-    """Return what so many trials of 1 s cost on `HOSTS` workers if all is linear."""
+    """Return the extrapolated costs of a number of trials of 1 s on `HOSTS` workers.
+
+    All costs are taken to be linear in the number of trials.
+    """
     cpu = costs["parent"] + costs["dask"]
     memory = costs["base"] + costs["memory"] * trials / 1e3
     hours = max(trials / HOSTS, trials * cpu) / 3600

@@ -1,4 +1,4 @@
-"""Run one sweep, as a process of its own, and print its largest memory in MB."""
+"""Run one sweep in this process, and print its largest memory in MB."""
 
 import argparse
 import resource
@@ -11,7 +11,7 @@ from dp_erm_bench.runner.options import EXECUTE, RunOptions
 
 
 def block(kind: str, trials: int, passes: int = 1) -> dict[str, Any]:
-    """Return a sweep over seeds, or one in which no two trials share a setting."""
+    """Return a block over seeds, or one in which every trial has another setting."""
     algorithm: dict[str, Any] = {"name": "random_cd", "clip": 1.0, "passes": passes}
     seeds = list(range(trials))
     if kind == "settings":
@@ -29,10 +29,10 @@ def block(kind: str, trials: int, passes: int = 1) -> dict[str, Any]:
 
 
 def peak() -> float:
-    """Return the largest memory that this process has had, in MB.
+    """Return the largest memory that this process has used, in MB.
 
-    Linux lets a child inherit `ru_maxrss` of the process that started it, however
-    large; what it says in /proc is the child's own.
+    On Linux, `ru_maxrss` of a child also counts the process that started it. The value
+    in /proc is the child's own.
     """
     status = Path("/proc/self/status")
     if not status.is_file():
@@ -42,7 +42,7 @@ def peak() -> float:
 
 
 def main() -> None:
-    """Run the sweep that the command line asks for; exit as the runner does."""
+    """Run the sweep of the command line; exit with the code of the runner."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=["seeds", "settings"])
     parser.add_argument("trials", type=int)

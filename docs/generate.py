@@ -43,8 +43,8 @@ def algorithms(names: list[str]) -> str:
     ]
     tree = "\n".join(f"algorithms/{name}" for name in names)
     return (
-        "# Algorithms\n\nEach algorithm is one file in `dp_erm_bench/solvers/` and one "
-        "yaml in `conf/algorithm/`.\n\n"
+        "# Algorithms\n\nEach algorithm has one file in `dp_erm_bench/solvers/` and "
+        "one yaml file in `conf/algorithm/`.\n\n"
         f"{table(('name', 'method'), rows)}\n"
         f"```{{toctree}}\n:hidden:\n\n{tree}\n```\n"
     )
@@ -66,10 +66,11 @@ def algorithm(name: str) -> str:
     if ranked := list(rows_of_board(name)):
         parts += [
             "## On the leaderboard",
-            "Tuned for each problem and epsilon. Factor: the median over problems of "
-            "its error over the best one. Untuned: what its rule ends at over the "
-            "median of the tuned runs. The [leaderboard](../../leaderboard.md) has all "
-            "problems.",
+            "The algorithm was tuned for each problem and epsilon. A problem is a data "
+            "set at one epsilon. *factor* is the error divided by the smallest error "
+            "of the problem, as the median over problems. *untuned* is the error with "
+            "the settings of a rule, divided by the error with tuned settings. The "
+            "[leaderboard](../../leaderboard.md) has the other algorithms.",
             "\n\n".join(ranked),
         ]
     return "\n\n".join(parts) + "\n"
@@ -118,15 +119,19 @@ def claims() -> str:
     """Return the published claims of each experiment."""
     parts = [
         "# Claims as published",
-        "Values have their 95 % interval. [What a verdict is worth](../verdicts.md) "
-        "explains the words.",
+        "Each row compares a measured value with a threshold. Brackets contain 95 % "
+        "intervals. [What a verdict is worth](../verdicts.md) explains the columns "
+        "and the verdicts. In a statement, 'A ends below B' compares the average final "
+        "errors of the lines A and B.",
     ]
     for path in sorted(PUBLISHED.glob("*_claims.csv")):
         rows = pd.read_csv(path)
         counts = rows["verdict"].str.partition(" (")[0].value_counts()
         parts += [
             f"## {path.stem.removesuffix('_claims')}",
-            ", ".join(f"{count} {verdict}" for verdict, count in counts.items()) + ".",
+            "Verdicts: "
+            + ", ".join(f"{verdict} {count}" for verdict, count in counts.items())
+            + ".",
             table(CLAIMS, [tuple(cells_of_claim(row)) for _, row in rows.iterrows()]),
         ]
     return "\n\n".join(parts) + "\n"
@@ -138,7 +143,7 @@ def cells_of_claim(row: "pd.Series[str]") -> Iterator[str]:
     if value and isinstance(row["interval"], str):
         ends = (f"{float(end):.3g}" for end in row["interval"].strip("[]").split(","))
         value += f" [{', '.join(ends)}]"
-    threshold = "" if pd.isna(row["threshold"]) else str(row["threshold"])
+    threshold = "" if pd.isna(row["threshold"]) else str(row["threshold"]).lstrip("'")
     yield from (row["statement"], row["whose"], value, threshold, row["verdict"])
 
 

@@ -100,7 +100,7 @@ def load_problem(
 
 @functools.wraps(build.erm_from_arrays)
 def problem_from_arrays(X: Any, y: Any, **how: Any) -> ERMProblem:
-    """Return the problem of a user's own data; errors name the Python arguments."""
+    """Return the problem of a user's own data. Errors name the arguments in Python."""
     try:
         shape = X.shape if hasattr(X, "shape") else np.shape(real_numbers("X", X))
         if len(shape) != 2:
@@ -270,7 +270,7 @@ def _fit_line(line: FitLine, budget: Budget, seed: Any, doubt: str) -> FitResult
         pin, seeded = line.algorithm, seed is not None
         of = {"algorithm": pin, "rule": line.rule}
         result = result_of(solved, 0, reproducible=seeded, **of)
-    if result.doubt and not doubt:  # about the releases with these parameters
+    if result.doubt and not doubt:  # of these parameters
         said = doubtful_sentence([result.algorithm], result.doubt)
         warnings.warn(said, UncheckedSolver, stacklevel=4)
     return result

@@ -23,7 +23,7 @@ LARGEST = 1 << 28
 ENDING = re.compile(rb'"digest": "([0-9a-f]{64})", "seal": "([0-9a-f]{64})"}\Z')
 UNSEALED = "0" * 64
 RUN = "DP_ERM_BENCH_RUN"
-"""Environment variable that passes a run's folder to its workers (`run_folder`)."""
+"""Environment variable that tells workers the folder of their run (`run_folder`)."""
 
 DAMAGED, UNKEPT = "damaged", "unkept"
 _run: dict[str, bytes] = {}
@@ -36,7 +36,7 @@ class Cached(NamedTuple):
     Attributes
     ----------
     value : dict
-        The value that was written, unless its digest was forged.
+        The value as it was written, unless someone forged its digest.
     vouched : bool
         Whether a process of the same run wrote the value (see `vouch_for_cache`).
     """
@@ -46,11 +46,11 @@ class Cached(NamedTuple):
 
 
 def vouch_for_cache(secret: str) -> None:
-    """Seal what this process caches, and trust values sealed with the same secret.
+    """Seal the values that this process caches, and trust values with the same secret.
 
     A run gives its secret to all of its workers, so a proof by one worker is used by
     the other workers. The secret is never written to disk, so only these processes can
-    seal values. An empty secret ends the sealing.
+    seal values. With an empty secret, values are no longer sealed.
     """
     _run.clear()
     if secret:
@@ -153,7 +153,7 @@ def say_once(kind: str, sentence: str) -> None:
 
 @functools.cache
 def run_folder() -> Path:
-    """Return a folder shared with the workers, removed when this process ends.
+    """Return a folder shared with the workers; it is removed when this process ends.
 
     Raises
     ------

@@ -24,7 +24,7 @@ from dp_erm_bench.cached import load_json, save_json
 
 PACKAGE = __name__.partition(".")[0]
 EXTEND = f"{PACKAGE}.extend"
-"""Module that re-exports names; importing a name counts as importing its own module."""
+"""Module that re-exports names; importing a name counts as importing its module."""
 
 LEFT_OUT = {
     PACKAGE: "it tells the version, and loads what is asked for",
@@ -37,10 +37,10 @@ LEFT_OUT = {
     f"{PACKAGE}.registry": "it loads classes that are roots themselves",
     f"{PACKAGE}.results": "it keeps and shows records",
 }
-"""Modules and packages left out of digests, although numerical code imports them."""
+"""Modules that are left out of digests, although numerical code imports them."""
 
 POSITIONS = frozenset({"ctx", "type_comment"})
-"""Fields of a syntax tree that do not affect what is computed."""
+"""Fields of a syntax tree that do not affect results."""
 
 BY_NAME = ("import_module", "__import__")
 """Functions that import a module by its name."""
@@ -113,7 +113,7 @@ def _offered_by_extend() -> dict[str, str]:
 
 @functools.cache
 def _modules_in_digests() -> dict[str, Module]:
-    """Return the modules of the package that enter digests, as first read.
+    """Return the modules of the package that are part of digests, as first read.
 
     Parsing all of them takes a second, so the result is cached by the source texts.
     """
@@ -239,7 +239,7 @@ def code_digest(roots: Iterable[str], beside: Mapping[str, Path] | None = None) 
 def modules_reached(
     roots: Iterable[str], beside: Mapping[str, Path] | None = None
 ) -> dict[str, Module]:
-    """Return all modules that enter a `code_digest`, by name.
+    """Return all modules that are part of a `code_digest`, by name.
 
     The parameters and errors are those of `code_digest`.
     """
@@ -301,7 +301,7 @@ def _file_in(base: Path) -> Path | None:
 def files_beside(path: str) -> dict[str, Path]:
     """Return a user's file and the modules next to it that it imports, at any depth.
 
-    If a module also exists in the standard library or an installed package, the file
+    If a module also exists in the standard library or in an installed package, its file
     next to the solver is not imported. In a folder passed to `isolate_folder`, the
     files of the folder are imported instead.
 

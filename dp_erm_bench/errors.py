@@ -53,7 +53,7 @@ class NotUsed(RuntimeError):
 
 
 class NotSampled(BudgetExhausted):
-    """A mechanism was charged for a secret sample that its use did not draw."""
+    """A mechanism was charged for a secret sample, but its use did not draw one."""
 
 
 class UncheckedSolver(UserWarning):
@@ -110,7 +110,7 @@ class Diverged(RuntimeError):
         self.seconds, self.certificate = seconds, dict(certificate or {})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return the arguments for pickling, which include more than the message."""
+        """Return the arguments for pickling: the message and further values."""
         return type(self), (str(self), self.seconds, self.certificate)
 
     @property
@@ -126,12 +126,12 @@ def in_python(error: UsageError) -> UsageError:
         lambda found: found[1] + ("=True" if found[2] else ""),
         str(error),
     )
-    # Arrays are dense or sparse as given, which keys do not change.
+    # Whether arrays are dense is not a key in Python: the user converts them.
     return type(error)(text.replace("with dataset.densify=true", "with X.toarray()"))
 
 
 def traceback_text(error: BaseException, entries: int | None = None) -> str:
-    """Return a line with the error's type, message and place, then the traceback.
+    """Return an error's traceback, after a line with its type, message and place.
 
     The place is the last entry outside the package and outside installed packages, if
     there is such an entry. Usually it is in a solver that the user has written.
@@ -173,7 +173,7 @@ def printable_text(text: str, longest: int = LONGEST) -> str:
 
 
 def quote_word(value: object) -> str:
-    """Return a word from a file to quote in a message, or dots if it is not plain.
+    """Return a word from a file for a message: quoted, or dots if it is not plain.
 
     Other content of a file is not repeated.
     """

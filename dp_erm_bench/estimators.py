@@ -65,14 +65,14 @@ NO_IMPUTER = (
 )
 
 FAR = 0.05
-"""Share of the constant model's excess objective that a noiseless fit may leave.
+"""Share of the constant model's excess objective at which a noiseless fit is far.
 
 Without an intercept, w = 0 takes the place of the constant model.
 """
 
 
 NONE = 1e-6
-"""Excess objective, as a multiple of the minimum, that counts as rounding error."""
+"""Excess objective, relative to the minimum, that counts as a rounding error."""
 
 
 class _DPLinear(BaseEstimator):  # type: ignore[misc]
@@ -331,7 +331,7 @@ def _estimator_settings(
     classifies: bool,
     given: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the parameters of an estimator that a tuned choice was made for.
+    """Return the parameters of an estimator that match a tuned choice.
 
     Raises
     ------
@@ -382,7 +382,7 @@ def _estimator_settings(
 
 
 def _of_a_file(whose: str, part: str, name: str) -> UsageError:
-    """Return the error for a file that is named in a folder, but not by the user."""
+    """Return the error for a file that a folder names but the user does not."""
     file = f"{part}='path/to/{name}.py'"
     return UsageError(
         f"{whose}: {part} {name} is not one of this installation; if it is a file of "
@@ -618,11 +618,11 @@ class DPRegressor(RegressorMixin, _DPLinear):  # type: ignore[misc]
     predictions are returned in the units of y.
 
     All settings of the problem refer to y / B. For a weight w in the units of y,
-    ``strength`` multiplies the penalty of w / B. The ``kappa`` of the huber loss is
-    B kappa in the units of y, and the same holds for ``parameters`` such as ``clip`` or
-    a radius. With an l2 penalty and the squared loss, or the huber loss within its
-    threshold, the result is the minimiser for y at the same strength, since loss and
-    penalty shrink by B squared.
+    ``strength`` multiplies the penalty of w / B. The ``kappa`` of the huber loss is B
+    kappa in the units of y, and the same holds for ``parameters`` such as ``clip`` or a
+    radius. Take an l2 penalty, and the squared loss or the huber loss within its
+    threshold. Loss and penalty then shrink by B squared, so the result is the minimiser
+    for y at the same strength.
 
     Parameters and attributes are those of `DPClassifier`, except for the classes;
     ``coef_`` has shape (p,) and ``intercept_`` is a number. ``loss='auto'`` is the
@@ -687,7 +687,7 @@ class DPRegressor(RegressorMixin, _DPLinear):  # type: ignore[misc]
 
 
 def _two_classes(given: Collection[Any]) -> NDArray[Any]:
-    """Return two classes, sorted; raise UsageError for another number of classes."""
+    """Return two classes, sorted; raise UsageError unless there are exactly two."""
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise value_error("classes", given, "a set or sequence of two labels")
     labels = list(given)

@@ -1,7 +1,7 @@
 """Names for writing your own solver, loss, penalty, constraint or release.
 
 Files outside the package import these names from here. The place of a name inside the
-package may change, but its name in this module does not. docs/solver_api.md lists all
+package may change, but its name in this module does not. docs/extend.md lists all
 names.
 """
 

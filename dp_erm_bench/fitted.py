@@ -218,7 +218,7 @@ class FitResult:
 
 
 def _without_sensitivity(release: Release) -> Release:
-    """Return a copy of a release with sensitivity nan, also in releases inside it."""
+    """Return a copy of a release, and of releases inside it, with sensitivity nan."""
     hidden = copy.copy(release)
     for name, value in {**vars(release), "sensitivity": math.nan}.items():
         if isinstance(value, tuple) and all(isinstance(v, Release) for v in value):
@@ -236,7 +236,7 @@ def one_thread() -> AbstractContextManager[Any]:
 
 @functools.lru_cache(maxsize=1)
 def _threaded_libraries(modules: frozenset[str]) -> ThreadpoolController:
-    """Return the threaded libraries, which are searched again only after an import."""
+    """Return the threaded libraries; they are searched again only after an import."""
     return ThreadpoolController()
 
 

@@ -2,15 +2,15 @@
 
 The last bits of a kernel's results depend on whether the kernels that it calls were
 compiled in the same process or loaded from disk. Every kernel is therefore compiled in
-a child process that loads the kernels that it calls, and every process loads the
-compiled kernels. Results thus do not depend on the processes and the order in which
-kernels were compiled.
+a child process, which loads the kernels that it calls from disk. Every other process
+loads the compiled kernels. Results thus do not depend on the process or on the order in
+which kernels were compiled.
 
-Numba's own cache files are not used. If two processes compile at once, their index may
-name the code of another signature, and a flipped bit of the code is not detected. This
-cache has one file per kernel and signature. Its name is the digest of all that
-determines the code: modules (`code_identity`), signature, options, processor, versions.
-The file begins with the digest of its content.
+Numba's own cache files are not used. If two processes compile at once, the index of
+these files may refer to the code of another signature. A flipped bit of the code is not
+detected. This cache has one file per kernel and signature. Its name is the digest of
+all that determines the code: modules (`code_identity`), signature, options, processor,
+versions. The file begins with the digest of its content.
 """
 
 import contextlib
@@ -71,7 +71,7 @@ def compile_cached(function: F, **options: Any) -> F:
     function : callable
         The Python function.
     **options
-        Options for ``numba.njit``, which enter the names of the cache files.
+        Options for ``numba.njit``; the names of the cache files depend on them.
 
     Raises
     ------
@@ -300,7 +300,7 @@ def _read_code(path: Path) -> bytes | None:
 
 @contextlib.contextmanager
 def _compile_alone(folder: Path) -> Iterator[None]:
-    """Hold the lock for compiling into a folder; child processes share the lock."""
+    """Hold the lock for compiling into a folder, which child processes share."""
     with contextlib.ExitStack() as stack:
         if not _is_child:
             # Without file locks, each process compiles for itself.
@@ -343,10 +343,10 @@ def _remove_old(folder: Path) -> None:
 
 @contextlib.contextmanager
 def numba_caches() -> Iterator[None]:
-    """Use this cache for functions decorated with ``numba.njit(cache=True)`` inside.
+    """Use this cache for functions with ``numba.njit(cache=True)``, in this context.
 
-    Numba would cache the functions next to their file, and miss edits of the modules
-    that they use. Inside this context, Numba's other decorators do not cache.
+    Numba's own cache is next to the file of a function, and misses edits of the modules
+    that the function uses. Inside this context, Numba's other decorators do not cache.
     """
     caches: Any = caching.Cache
     dispatchers: Any = Dispatcher

@@ -192,7 +192,7 @@ def list_files(folder: Path, suffix: str) -> list[Path]:
 
 @functools.cache
 def scratch_folder() -> str:
-    """Return a temporary folder of this process, and remove folders of dead processes.
+    """Return a temporary folder of this process, and remove those of dead processes.
 
     A process holds the lock of its folder as long as it lives.
     """
@@ -210,7 +210,7 @@ def scratch_folder() -> str:
 
 
 def _lock_of(folder: Path) -> BinaryIO:
-    """Open the lock file of a folder of any user, without waiting for a pipe."""
+    """Open the lock file of a folder of any user; do not wait if it is a pipe."""
     careful = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
     return open(os.open(folder / HELD, careful), "rb")
 
@@ -248,7 +248,7 @@ def unsealed_json(text: bytes) -> dict[str, Any] | None:
 
 
 SETTLED = 2.0
-"""Longest resolution of a file system's clock, in seconds."""
+"""Coarsest resolution of a file system's clock, in seconds."""
 
 _digests: dict[tuple[int, ...], str] = {}
 
@@ -273,7 +273,7 @@ def file_digest(path: Path) -> str:
 
 
 def digests_in(value: Any) -> list[str]:
-    """Return the digests of the files of numbers whose paths occur in a value.
+    """Return digests of the files of numbers (tables and arrays) that a value names.
 
     Parameters
     ----------
@@ -362,11 +362,11 @@ def spell_infinities(value: Any) -> Any:
 
 
 LATER = "later"
-"""Key in the metadata of fields that were added after results had been published."""
+"""Key in a field's metadata, for fields that were added after publishing results."""
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    """Return a dataclass object's fields by name, or another's public attributes."""
+    """Return the fields of a dataclass object, or the public attributes of another."""
     if not dataclasses.is_dataclass(value):
         return {k: v for k, v in vars(value).items() if not k.startswith("_")}
     return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
@@ -375,7 +375,7 @@ def fields_of(value: Any) -> dict[str, Any]:
 def later_defaults(value: Any) -> dict[str, Any]:
     """Return the defaults of the fields of a dataclass that are marked `LATER`.
 
-    Such a field does not enter digests if its value is the default. Results published
+    Such a field is not part of digests if its value is the default. Results published
     without the field thus keep their digests.
     """
     fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
@@ -384,5 +384,5 @@ def later_defaults(value: Any) -> dict[str, Any]:
 
 
 def values_entering(values: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
-    """Return the values that enter a digest: all but those equal to `later`."""
+    """Return the values that are part of a digest: all that differ from `later`."""
     return {k: v for k, v in values.items() if k not in later or v != later[k]}

@@ -33,25 +33,27 @@ TUNE = "tune"
 """Key in an algorithm's yaml for the grid and limits of a search."""
 
 OFFERED = ("default_bounds", "default_bounds_standardised")
-"""Keys in a dataset's yaml for the bounds to which records are clipped if none are
-declared, without and with standardised columns."""
+"""Keys in a dataset's yaml for default bounds, without and with standardised columns.
+
+Records are clipped to these bounds if none are declared.
+"""
 
 CARD, CARDS = "card", "cards"
-"""Keys in a dataset's yaml for facts on the dataset, or on each of a collection."""
+"""Keys in a dataset's yaml for facts on it, or on each dataset of a collection."""
 
 TOLD = (*OFFERED, CARD, CARDS)
-"""Keys of a dataset's yaml that do not enter specifications or identities of trials."""
+"""Keys of a dataset's yaml that are not part of specifications or of identities."""
 
 FROM_FILES = (ALGORITHM, "loss")
 """Groups whose choices may also be a user's files."""
 
 OBJECTIVE = ("loss", "penalty", "constraint")
 PARTS = ("dataset", *OBJECTIVE)
-"""Groups of which a problem has one choice each."""
+"""Groups that describe a problem, which has one choice of each."""
 
 PROBLEM, ERM = "problem", "erm"
 POSED = (PROBLEM, *PARTS)
-"""`PARTS` and the kind of problem, which specs name only if it is not `ERM`."""
+"""`PARTS` and the kind of problem. Specs name the kind only if it is not `ERM`."""
 
 CHOSEN = (*POSED, ALGORITHM, "calibration")
 """Groups whose choices may be an axis of a sweep."""
@@ -60,7 +62,7 @@ QUANTITIES = {
     **{"objective": 1.0, "test_risk": 1.0, "test_accuracy": -1.0, "auc": -1.0},
     **{"rmse": 1.0, "r2": -1.0},
 }
-"""Quantities by which settings may be chosen, with the sign for minimisation."""
+"""Quantities by which settings may be chosen; the sign is -1 if higher is better."""
 
 POPULATION = (
     *("population_risk", "population_optimum"),
@@ -102,7 +104,7 @@ def _built_in(folder: Path) -> tuple[str, ...]:
 
 
 def foreign_name(algorithm: Mapping[str, Any]) -> str:
-    """Return the name or pin of a spec's algorithm; empty if it is built in."""
+    """Return the name or pin of a spec's algorithm; empty for a built-in algorithm."""
     name = named_in(algorithm) if algorithm else ""
     return "" if not name or name in _our_algorithms() else name
 
@@ -113,7 +115,7 @@ def _our_algorithms() -> frozenset[str]:
 
 
 def pin_choice(name: str, group: str = ALGORITHM) -> str:
-    """Return the name of a choice, or the pin of a file: its path and its content.
+    """Return the name of a choice; for a user's file, a pin of its path and content.
 
     Raises
     ------
@@ -201,12 +203,12 @@ def locate(target: str) -> Any:
 
 
 def target(group: str, name: str) -> Any:
-    """Return the class or function that a choice of a group names."""
+    """Return the class or function to which a choice of a group refers."""
     return _import_target(group, name, read_choice(group, name)["_target_"])
 
 
 def _import_target(group: str, name: str, dotted: str) -> Any:
-    """Import the target of a choice, and check it if it is from an entry point."""
+    """Import the target of a choice; one from an entry point is also checked."""
     if is_file(dotted):
         return load_class(dotted, group)
     if group != ALGORITHM or name in built_in(group):

@@ -1,8 +1,9 @@
-"""One run: declare, publish constants, calibrate, make mechanisms, iterate, record.
+"""Run a solver on a batch of trials, from the declaration of releases to the results.
 
-Only this module defines the order of these steps. A sweep, a single fit, the warm-up,
-the checks of `dp-erm-bench check` and the statistical audit all use a `Run`. Options of
-the `Run` let its users listen to the mechanisms or fix the noise.
+The steps are: declare, publish constants, calibrate, make mechanisms, iterate and
+record. Only this module defines their order. A sweep, a single fit, the warm-up, the
+checks of `dp-erm-bench check` and the statistical audit all use a `Run`. Options of a
+`Run` allow callers to listen to the mechanisms or to fix the noise.
 """
 
 from __future__ import annotations
@@ -92,11 +93,11 @@ class Recorder:
 
     @property
     def has_diverged(self) -> bool:
-        """Return whether no trial has only finite iterates and a finite objective."""
+        """Return whether each trial has an iterate or objective that is not finite."""
         return not (self.finite & np.isfinite(self.objective[-1])).any()
 
     def finish_rows(self) -> None:
-        """Record the measures of the last checkpoint, with nan at the earlier ones."""
+        """Record the measures of the last checkpoint; earlier checkpoints get nan."""
         for name, values in self.oracle.problem.last_measures(self.w).items():
             before = [np.nan * values] * (len(self.iteration) - 1)
             self.measures[name] = [*before, np.where(self.finite, values, np.nan)]
@@ -138,7 +139,7 @@ class Run:
     Attributes
     ----------
     solver : Solver
-        The solver of the batch: the solvers of the trials with stacked value fields.
+        The solver of the batch, in which value fields are arrays over trials.
     shares : tuple of Release
         The releases that take a fixed share of the budget.
     mechanisms : Mechanisms
@@ -151,7 +152,7 @@ class Run:
     calibration : Calibration
         The noise and the certified epsilon, including the shares.
     rows : Recorder
-        After ``record``: the trajectories and the last iterates.
+        The trajectories and the last iterates, after ``record``.
 
     Raises
     ------
@@ -176,7 +177,7 @@ class Run:
     rows: Recorder = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make the mechanisms of private constants; if there are none, ``declare``."""
+        """Make mechanisms for private constants; without any, call ``declare``."""
         if isinstance(self.noise, str):
             self.solvers = variants_of(self.solvers, self.noise)
         self.solver = stack_solvers(self.solvers)
@@ -277,7 +278,7 @@ class Run:
         return self.declare().problem.oracle(batch, clipped=clipped)
 
     def _begin_run(self) -> tuple[BaseOracle, Any]:
-        """Return a fresh oracle and schedule for one of several repeated runs."""
+        """Return a new oracle and schedule, for one of several repeated runs."""
         batch, clipped = self.mechanisms.batch, self.solver.clips
         oracle = copy.copy(self.problem).oracle(batch, clipped=clipped)
         return oracle, copy.deepcopy(self.schedule)

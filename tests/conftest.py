@@ -1,4 +1,4 @@
-"""Settings of every test: one thread, a cache of its own, the data mirror."""
+"""Settings of every test: one thread, a cache of its own, and the data mirror."""
 
 import atexit
 import contextlib

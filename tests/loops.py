@@ -1,4 +1,4 @@
-"""Cases of a test that run one after the other, as one test."""
+"""Run the cases of a test one after the other, as one test."""
 
 import functools
 import inspect

@@ -1,4 +1,4 @@
-"""The pages of the documentation, and the code that they show."""
+"""Read the pages of the documentation, and the code that they show."""
 
 import re
 import shlex

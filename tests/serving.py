@@ -1,7 +1,8 @@
-"""What each algorithm can be given: tests over all of them need no list of exceptions.
+"""Find problems and parameters that each algorithm supports.
 
-Frank-Wolfe needs a set with vertices, methods with one answer have no length, and so
-on: the classes are asked, nothing is written down here.
+So tests over all algorithms need no list of exceptions. Frank-Wolfe needs a set with
+vertices, methods with one answer have no length, and so on. The classes are asked, and
+nothing is listed here.
 """
 
 import dataclasses

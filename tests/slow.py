@@ -1,7 +1,8 @@
-"""What the slow tests cover: their files, and whether one is another than it was.
+"""The files that the slow tests depend on, and whether any has changed.
 
-`python tests/slow.py` prints a digest of every file that `make test-slow` depends on;
-`python tests/slow.py FILE` names those that are not as FILE says, and fails if any is.
+`python tests/slow.py` prints a digest of every file that `make test-slow` depends on.
+`python tests/slow.py FILE` names the files whose digest differs from FILE, and fails if
+there are any.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""The Python interface, as the issue tells it."""
+"""Test the Python interface."""
 
 import copy
 import inspect

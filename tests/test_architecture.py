@@ -1,4 +1,4 @@
-"""docs/architecture.md shows the tree that is there; all words name what is there."""
+"""Test that docs/architecture.md shows the existing files and names."""
 
 import ast
 import functools

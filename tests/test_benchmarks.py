@@ -1,4 +1,4 @@
-"""The benchmarks' own parts, on few trials: that they measure what they say."""
+"""Test the benchmarks on few trials: that they measure what they state."""
 
 import io
 import json

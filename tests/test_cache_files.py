@@ -1,4 +1,4 @@
-"""Cached calibrations and optima: damage and forgery lead to the same numbers."""
+"""Test that damaged or forged cache files do not change any number."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Every yaml of conf/ and experiments/ composes and says what it must."""
+"""Test that every yaml of conf/ and experiments/ composes and is complete."""
 
 import dataclasses
 import re

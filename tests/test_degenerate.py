@@ -1,4 +1,4 @@
-"""Data at the edge: what runs, dense and sparse, and what is refused in a sentence."""
+"""Test algorithms on degenerate data, dense and sparse, and refused input."""
 
 import numpy as np
 import pytest

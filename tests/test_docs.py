@@ -1,4 +1,4 @@
-"""The pages: their numbers are those of the code, their code runs, their links lead."""
+"""Test the documentation: its numbers, its code and its links."""
 
 import re
 from fractions import Fraction

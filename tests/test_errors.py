@@ -1,4 +1,4 @@
-"""Errors: who is caught by whom, and that messages survive a worker."""
+"""Test errors: their classes, and that messages survive a worker."""
 
 import inspect
 import pickle

@@ -1,4 +1,4 @@
-"""DPClassifier and DPRegressor, as a user of scikit-learn types them."""
+"""Test DPClassifier and DPRegressor as scikit-learn estimators."""
 
 import math
 import pickle

@@ -1,4 +1,4 @@
-"""The experiments' yaml: grids of the papers, profiles, references between parts."""
+"""Test the experiments' yaml: the papers' grids, profiles, references."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""Records of the largest and smallest floats, and runs whose iterates overflow."""
+"""Test records with the largest and smallest floats, and iterates that overflow."""
 
 import itertools
 import math

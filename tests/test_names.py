@@ -1,4 +1,4 @@
-"""Functions are verbs with their objects, the nouns that they return, or questions."""
+"""Test that functions are named by verbs, by the nouns they return, or as questions."""
 
 import ast
 import collections

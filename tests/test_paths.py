@@ -1,4 +1,4 @@
-"""Cache folder, atomic writes and digests."""
+"""Test the cache folder, atomic writes and digests."""
 
 import hashlib
 import json

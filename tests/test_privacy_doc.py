@@ -1,4 +1,4 @@
-"""The pages on privacy name tests, files and columns that there are."""
+"""Test that the pages on privacy name existing tests, files and columns."""
 
 import ast
 import re

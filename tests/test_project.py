@@ -1,4 +1,4 @@
-"""Guards of the whole project: the lock, the registry, the infrastructure."""
+"""Test rules for the whole project: the lock file, the registry, the tools."""
 
 import ast
 import functools

@@ -1,4 +1,4 @@
-"""The yaml files on disk are the registry."""
+"""Test that the yaml files on disk are the registry."""
 
 import copy
 import dataclasses

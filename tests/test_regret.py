@@ -1,4 +1,4 @@
-"""The measure of tuners: cells, ratios with intervals, lattices, curves of regret."""
+"""Test how tuners are measured: cells, ratios, lattices, curves of regret."""
 
 import itertools
 import json

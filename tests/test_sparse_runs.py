@@ -1,4 +1,4 @@
-"""The sparse real sets run under every algorithm, from the mirror, and stay sparse."""
+"""Test that every algorithm runs on the real sparse datasets, which stay sparse."""
 
 import dataclasses
 import tracemalloc

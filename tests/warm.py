@@ -1,8 +1,8 @@
-"""A process with the package imported, whose children stand for new processes.
+"""A process with the package imported, whose forks replace new processes.
 
-A child is forked in .02 s and begins as a new process does: with the modules, and with
-nothing that a test has done to them. A start of Python would import them for a second.
-What is about starts themselves, or kills its parent, starts Python.
+A fork takes 0.02 s. It begins like a new process: the modules are imported, and no test
+has changed them. A start of Python would spend a second on the imports. Tests of the
+start itself, or tests that kill their parent, start Python.
 """
 
 import contextlib

@@ -29,7 +29,7 @@ Laws = tuple[Law, ...]
 
 
 def smallest_true(holds: Callable[[float], bool]) -> float:
-    """Return the smallest positive number at which a monotone predicate holds.
+    """Return the smallest positive number at which a monotone condition holds.
 
     Parameters
     ----------
@@ -109,14 +109,14 @@ def gdp_epsilon(mu: float, delta: float) -> float:
 
 
 def fold_gaussians(laws: Laws, z: float) -> tuple[float, list[Law]]:
-    """Return the mu of all Gaussian releases together, and the other laws."""
+    """Return the mu of all Gaussian releases together, and the laws of the others."""
     squares = [(law, law.mu_square(z)) for law in laws]
     mu = math.sqrt(math.fsum(square for _, square in squares if square is not None))
     return mu, [law for law, square in squares if square is None]
 
 
 def gaussian_epsilon(laws: Laws, z: float, delta: float) -> float | None:
-    """Return the exact epsilon of Gaussian releases, None if there are other laws.
+    """Return the exact epsilon of Gaussian releases; None if there are other laws.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def gaussian_epsilon(laws: Laws, z: float, delta: float) -> float | None:
 
 
 def sum_over_uses(laws: Laws, ask: Callable[[Law], Any]) -> Any:
-    """Return the sum of ``ask(law)`` over all uses, None if that is None for a law."""
+    """Return the sum of ``ask(law)`` over all uses; None if it is None for a law."""
     answers = [(law.times, ask(law)) for law in laws]
     if any(answer is None for _, answer in answers):
         return None
@@ -140,7 +140,7 @@ def sum_over_uses(laws: Laws, ask: Callable[[Law], Any]) -> Any:
 
 
 def pure_epsilon(laws: Laws, z: float) -> float | None:
-    """Return the sum of the pure epsilons of all uses, None if a law is not pure.
+    """Return the sum of the pure epsilons of all uses; None if a law is not pure.
 
     This is basic composition (Dwork and Roth, 2014, Theorem 3.16), valid at delta = 0.
     """
@@ -150,7 +150,7 @@ def pure_epsilon(laws: Laws, z: float) -> float | None:
 
 @functools.cache
 def default_orders() -> Floats:
-    """Return the orders alpha > 1 over which every conversion minimises."""
+    """Return the orders alpha > 1 over which conversions to epsilon minimise."""
     near_one = 1 + np.geomspace(1e-3, 1, 60)[:-1]
     middle = np.arange(2, 64, 0.25)
     powers = 2.0 ** np.arange(8.25, 15.76, 0.25)
@@ -180,7 +180,7 @@ def converted_epsilon(orders: Floats, curve: Floats, delta: float) -> float:
 
 
 def rdp_epsilon(laws: Laws, z: float, delta: float) -> float | None:
-    """Return the epsilon that Renyi accounting proves, None for a law without a curve.
+    """Return the epsilon that Renyi accounting proves; None for a law without a curve.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def rdp_epsilon(laws: Laws, z: float, delta: float) -> float | None:
 
 
 def rdp_deltas(laws: Laws, z: float, epsilons: Floats) -> Floats:
-    """Return the deltas that Renyi accounting proves, 1 for a law without a curve.
+    """Return the deltas that Renyi accounting proves; 1 for a law without a curve.
 
     delta = min over a of e^((a-1) (eps(a) - eps)) (1 - 1/a)^a / (a - 1), at most 1.
     This is the conversion of ``converted_epsilon``, solved for delta.
@@ -221,10 +221,10 @@ def rdp_deltas(laws: Laws, z: float, epsilons: Floats) -> Floats:
 
 
 def zcdp_epsilon(laws: Laws, z: float, delta: float) -> float | None:
-    """Return the epsilon that zero-concentrated DP proves, None for a law without rho.
+    """Return the epsilon that zCDP proves; None for a law without rho.
 
-    epsilon = rho + 2 sqrt(rho log(1 / delta)) (Bun and Steinke, "Concentrated
-    differential privacy", TCC 2016, Proposition 1.3).
+    zCDP is zero-concentrated DP: epsilon = rho + 2 sqrt(rho log(1 / delta)) (Bun and
+    Steinke, "Concentrated differential privacy", TCC 2016, Proposition 1.3).
 
     Parameters
     ----------

@@ -33,7 +33,10 @@ from dp_erm_bench.releases.printed import printed_multiplier
 
 MODES = ("certified", "paper", "authors")
 ROUNDING = 4e-16
-"""A few units in the last place, by which sums are rounded to the safe side."""
+"""Relative margin by which sums are rounded to the safe side.
+
+It is a few units in the last place.
+"""
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ def calibrate(
 
 
 def refuse_unreachable(laws: Laws, budget: Budget) -> None:
-    """Raise an error, as `calibrate` does, if no noise brings laws within a budget."""
+    """Raise an error if no noise brings the laws within a budget, see `calibrate`."""
     check_known(laws, budget.number)
     least = math.fsum(law.times * law.least() for law in laws)
     if least >= budget.epsilon:
@@ -167,7 +170,7 @@ def epsilon_spent(releases: Shared, budget: Budget) -> float:
 
 
 def budget_left(budget: Budget, releases: Shared) -> Budget:
-    """Return the budget that remains after the shares, never rounded up."""
+    """Return the budget that remains after fixed shares, never rounded up."""
     if not releases or math.isinf(budget.epsilon):
         return budget
     left = budget.epsilon - epsilon_spent(releases, budget)

@@ -41,7 +41,7 @@ BY_EPSILON = attrgetter("epsilon")
 
 
 def profile_of(laws: Laws, z: float) -> Callable[[float], float] | None:
-    """Return the privacy profile delta(epsilon) of a composition, None if unknown.
+    """Return the privacy profile delta(epsilon) of a composition, or None.
 
     The profile is known for a single use of a law that has one, alone or together with
     Gaussian releases.
@@ -54,7 +54,7 @@ def profile_of(laws: Laws, z: float) -> Callable[[float], float] | None:
 
 
 def profile_epsilon(laws: Laws, z: float, delta: float) -> float | None:
-    """Return the epsilon of the privacy profile, None for laws without a profile.
+    """Return the epsilon of the privacy profile; None for laws without a profile.
 
     Parameters
     ----------
@@ -171,10 +171,10 @@ def quick_certificate(laws: Laws, z: float, delta: float) -> Certificate:
 def pld_certificate(
     laws: Laws, z: float, delta: float, adjacency: Adjacency
 ) -> Certificate:
-    """Return the certificate of the PLD accountant; epsilon is infinite if not used.
+    """Return the certificate of the PLD accountant, or one with infinite epsilon.
 
-    The accountant is not used for delta = 0, nor for Gaussian releases alone, for which
-    it never beats the exact answer.
+    Epsilon is infinite if the accountant is not used. This is so for delta = 0, and for
+    Gaussian releases alone, for which it never beats the exact answer.
 
     Parameters
     ----------

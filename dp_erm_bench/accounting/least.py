@@ -1,4 +1,4 @@
-"""The smallest noise multiplier certified for a budget, and that of other authors."""
+"""The smallest noise multiplier for a budget, and the multiplier of other authors."""
 
 import functools
 import math
@@ -25,7 +25,7 @@ SLOW_TOLERANCE = 1e-5
 def proof_of_least(
     z: float, accountant: str, laws: Laws, budget: Budget
 ) -> Certificate | None:
-    """Return the certificate at z, None if z is not the smallest for a budget.
+    """Return a certificate for z; None if z is not the smallest for a budget.
 
     The named accountant must prove the budget at z. No accountant may prove the budget
     at a z that is smaller by ten times the tolerance of the search.
@@ -106,11 +106,11 @@ def is_sampled(laws: Laws) -> bool:
 
 
 def guess_multiplier(laws: Laws, budget: Budget) -> float:
-    """Return a first guess of the smallest z, from the central limit theorem.
+    """Return a first guess of the smallest z, by the central limit theorem.
 
-    A step whose mean square loss is s^2 counts like a Gaussian of mu = s (Dong, Roth,
-    Su 2022, Theorem 3.4). Each step gets an equal share of mu^2. The result only starts
-    the search.
+    A step whose mean squared privacy loss is s^2 counts like a Gaussian of mu = s
+    (Dong, Roth, Su 2022, Theorem 3.4). Each step gets an equal share of mu^2. The
+    result only starts the search.
     """
     mu = mu_for(budget.epsilon, max(budget.number, 1e-12))
     return max(law.guess(mu * mu / len(laws) / law.times) for law in laws)
@@ -121,9 +121,10 @@ def smallest_multiplier(
 ) -> float:
     """Return nearly the smallest z whose certified epsilon is within a budget.
 
-    This is a secant search on log z against log epsilon, in which accountants are
-    nearly straight lines. It stays inside a bracket of one refused and one safe z, and
-    aims a little to the safe side. The z that it returns was evaluated and is safe.
+    This is a secant search on log epsilon as a function of log z, which is nearly
+    linear for every accountant. It stays inside a bracket of one refused and one safe
+    z, and aims a little to the safe side. The z that it returns was evaluated and is
+    safe.
 
     Parameters
     ----------

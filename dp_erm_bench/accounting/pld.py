@@ -58,7 +58,7 @@ LARGEST = 1 << 21
 BAND = 600.0
 """The length of the bands of losses in which e^-L neither over- nor underflows."""
 TYPICAL = 0.05
-"""The delta for which the tilt and cut-offs of a whole profile are chosen."""
+"""The delta for which tilt and cut-offs are chosen if a whole profile is computed."""
 
 
 class LossSteps(NamedTuple):
@@ -71,7 +71,7 @@ class LossSteps(NamedTuple):
 
 
 def discretise_law(law: Losses, step: float, times: int) -> LossSteps:
-    """Return a law on the lattice that dominates a given law (proof in the module).
+    """Return a law on the lattice that dominates a given law; see the module.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class Composition:
         self.uses = sum(s.times for s in steps)
 
     def cumulant(self, t: float) -> float:
-        """Return K(t) = log E e^(t L), infinite if it overflows."""
+        """Return K(t) = log E e^(t L); infinite if it overflows."""
         total = self.uses * ROUNDING
         for part, losses in zip(self.steps, self.losses, strict=True):
             with np.errstate(over="ignore", invalid="ignore"):
@@ -170,7 +170,7 @@ class Composition:
         )
 
     def window(self, t: float, delta: float) -> tuple[int, int]:
-        """Return the lattice indices of a window in which wrapped sums do no harm.
+        """Return the lattice indices of a window large enough for the FFT.
 
         A sum v above the length L of the array wraps around to v - L, and its mass
         grows by e^(t L) when the tilt is undone. So P(L_T > L) e^(t L), which is at
@@ -333,7 +333,7 @@ def pairs_of(
 
 
 def is_tractable(laws: Laws, z: float) -> bool | None:
-    """Return whether the losses of the laws need few enough nodes to be composed.
+    """Return whether the losses of the laws can be composed with few enough nodes.
 
     The result is None if a law has no dominating pair.
     """
@@ -347,9 +347,9 @@ def lattice_step(pairs: list[Dominating], cells: int) -> float:
     """Return the spacing of the lattice, a power of two.
 
     Splitting adds at most step^2 / 4 to the variance of a loss, so step^2 is taken as
-    FINENESS times the mean square loss of one use. The law of one use, and about 20
-    deviations of the sum, must fit on ``cells`` points. A power of two keeps the
-    lattice fixed during nearly all of a search for z.
+    FINENESS times the mean squared privacy loss of one use. The law of one use, and
+    about 20 deviations of the sum, must fit on ``cells`` points. A power of two keeps
+    the lattice fixed during nearly all of a search for z.
     """
     uses = sum(pair.times for pair in pairs)
     square = sum(pair.times * pair.scale**2 for pair in pairs)
@@ -386,7 +386,7 @@ def compositions(
 def pld_epsilon(
     laws: Laws, z: float, delta: float, adjacency: Adjacency, cells: int = CELLS
 ) -> float | None:
-    """Return the epsilon that PLD accounting proves, None for a law without a pair.
+    """Return the epsilon that PLD accounting proves; None for a law without a pair.
 
     Infinity means that nothing was proved: delta is 0, or the noise is so small that
     the lattice would not fit into memory.

@@ -1,4 +1,4 @@
-"""The noise of repeated runs, and the lengths of runs whose noise is given.
+"""Noise of repeated runs, and lengths of runs whose noise is given.
 
 The length of a run is the longest prefix of a drawn schedule that the budget pays for.
 The schedule is public and drawn without the data. Given the schedule, a run is a
@@ -73,9 +73,9 @@ def calibrated_prefix(
 
 
 def largest_count(holds: Callable[[int], bool], most: int) -> int:
-    """Return the largest integer up to ``most`` at which a predicate still holds.
+    """Return the largest integer up to ``most`` at which a condition holds.
 
-    The predicate must hold up to some integer and fail beyond it. It is assumed to hold
+    The condition must hold up to some integer and fail beyond it. It is assumed to hold
     at 0.
     """
     low, high = 0, most + 1
@@ -87,13 +87,13 @@ def largest_count(holds: Callable[[int], bool], most: int) -> int:
 
 
 LIU_TALWAR = "liu_talwar"
-"""Name of the printed rule, for solvers."""
+"""Name of the printed rule, as solvers declare it."""
 LARGEST = 0.5
-"""Largest stopping probability for which a rule is printed."""
+"""Largest stopping probability for which the paper prints a rule."""
 
 
 def share_of_a_run(gamma: float, budget: Budget) -> Budget:
-    """Return the printed budget of one run without its score.
+    """Return the budget that a paper prints for one run, without its score.
 
     This budget is (eps/12, (delta / (4 K))^2) for a stopping probability ``gamma``
     after a run, with K = ceil(log(4/delta) / gamma). The paper prints log(2/delta) for

@@ -154,7 +154,7 @@ def noise_rows(
 
 
 def _reason_without_noise(solver: Solver, problem: ERMProblem) -> str | None:
-    """Return why an algorithm has no noise to compare, None if it has noise."""
+    """Return why an algorithm has no noise to compare; None if it has noise."""
     if isinstance(solver, Prefixed):
         return "its noise is given, its length is not"
     return solver.refusal(problem)
@@ -184,7 +184,7 @@ def _accountant_rows(
 
 
 def renyi_epsilon(laws: Laws, z: float, delta: float, zero_out: bool) -> float | None:
-    """Return the epsilon of Renyi accounting, None if the laws are not known to it.
+    """Return the epsilon of Renyi accounting; None if the laws are not known to it.
 
     Sampled releases are left to dp_accounting, which is used under ``zero_out`` only.
 
@@ -209,7 +209,10 @@ def renyi_epsilon(laws: Laws, z: float, delta: float, zero_out: bool) -> float |
 def epsilons_by_accountant(
     laws: Laws, budget: Budget
 ) -> dict[str, tuple[Epsilon, str]]:
-    """Return each accountant's epsilon as a function of z, and why it may be None."""
+    """Return functions of z that give each accountant's epsilon.
+
+    Each comes with the reason for which its result may be None.
+    """
     delta, adjacency = budget.number, budget.adjacency
     zero_out = adjacency.of_sum(1.0) == 1.0
     return {

@@ -1,4 +1,4 @@
-"""Worst-case neighbours, and the parameters under which an algorithm is audited.
+"""Worst-case neighbours, and the parameters with which an algorithm is audited.
 
 All records but the first are zero (x = 0). The first one is at a corner of the declared
 bounds, and its neighbour at the opposite corner (``replace_one``) or at zero
@@ -65,9 +65,9 @@ class Pair:
 
 
 def variants(algorithm: str) -> list[dict[str, Any]]:
-    """Return the parameters under which an algorithm is audited.
+    """Return the parameter settings with which an algorithm is audited.
 
-    These are
+    They are
 
     * its defaults;
     * long steps, which carry the iterates to where derivatives alternate between 0
@@ -89,7 +89,7 @@ def variants(algorithm: str) -> list[dict[str, Any]]:
     there = (*UNCHARGED, *(x for x in words if isinstance(x, str)))
     for name, field in parameters.items():
         if field.metadata["kind"] == "shape" and name not in UNVARIED:
-            # Of batch sizes only words are tried: a number is a part of the records.
+            # For batch sizes only words are tried; a number is a share of the records.
             kind = str if "words" in field.metadata else object
             values: list[Any] = [
                 x for x in alternative_values(field) if isinstance(x, kind)
@@ -155,7 +155,7 @@ def nearest_allowed(field: "Field[Any]", x: Any) -> Any:
 
 
 def audited_solver(algorithm: str, params: dict[str, Any]) -> Solver:
-    """Return the solver of an audit, with steps so small that iterates hardly move.
+    """Return the solver for an audit, with steps so small that iterates hardly move.
 
     Unless ``params`` say otherwise, batches are a quarter of the records, because
     audits of rarely sampled records detect nothing. Noise that no budget fixes is

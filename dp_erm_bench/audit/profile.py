@@ -1,4 +1,4 @@
-"""The verdict of an audit: whether two samples of statistics refute the guarantee.
+"""Decide whether two samples of statistics refute a privacy guarantee.
 
 **Profile test.** If a mechanism has the privacy profile delta(.), every event E
 satisfies P(E) <= e^eps Q(E) + delta(eps) for all eps >= 0 at once, in both orders. One
@@ -51,7 +51,7 @@ from dp_erm_bench.trust.twins.base import required_twin
 
 MANY = 5
 CLAIM = "claim"
-"""Identity of the trial whose drawn schedule a guarantee covers."""
+"""Identity of the trial whose random schedule defines an audited guarantee."""
 # The only epsilons at which the profile is tested.
 GRID = np.concatenate([np.linspace(0.0, 1.0, 41), np.geomspace(1.05, 20.0, 40)])
 

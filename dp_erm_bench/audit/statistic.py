@@ -112,7 +112,7 @@ class AuditError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Attack:
-    """A solver with its worst-case neighbours and the guarantee that is tested."""
+    """A solver with its worst-case neighbours and the guarantee that is audited."""
 
     solver: Solver
     pair: Pair
@@ -236,7 +236,10 @@ class Attack:
 def _take_everyone(
     listen: Callable[[Mechanisms], None], mechanisms: Mechanisms
 ) -> None:
-    """Call a listener, and make all mechanisms, nested ones too, take every record."""
+    """Make all mechanisms put every record into their samples, then call a listener.
+
+    This includes nested mechanisms.
+    """
     listen(mechanisms)
     for mechanism in mechanisms.values():
         match mechanism:

@@ -82,7 +82,7 @@ def report_command(arguments: Sequence[str]) -> int:
 
 
 def collect_command(arguments: Sequence[str]) -> int:
-    """Collect the records of folders in their tables, redraw figures, judge claims.
+    """Rebuild the tables of folders from records, redraw figures and judge claims.
 
     A manifest is not trusted: modules that it names are imported only if they are part
     of this package. Modules of a user are imported only by the command that made the
@@ -168,7 +168,7 @@ def report(folder: Path) -> None:
 
 
 def print_lines(table: Table) -> None:
-    """Print a table; if the output is not a terminal, print a plain line per row."""
+    """Print a table; if the output is not a terminal, print one plain line per row."""
     if Console(file=getattr(sys.stdout, "inside", sys.stdout)).is_terminal:
         print_table(table)
         return
@@ -292,7 +292,7 @@ def _verdict_words(rows: pd.DataFrame) -> str:
 
 
 BLIND = "it does not look at the constant model, which is computed from the records"
-"""Reason why `from_results` may take another line than the best line of a verdict."""
+"""Reason why `from_results` may take a line other than the best one of a verdict."""
 
 
 def _risk_words(rows: pd.DataFrame) -> str:

@@ -1,4 +1,4 @@
-"""The command check: test whether algorithms keep the contract of all solvers."""
+"""The command check: test whether algorithms satisfy the contract of all solvers."""
 
 import contextlib
 import os
@@ -111,10 +111,10 @@ def check_command(arguments: Sequence[str]) -> int:
 def _print_results(
     candidate: Candidate, checks: Sequence[Check], first: bool
 ) -> Iterator[CheckResult]:
-    """Run checks; print a line for each and yield its result.
+    """Run checks, print a line for each, and yield its result.
 
     If ``first``, stop at the first check that fails. Always stop if the verdict is that
-    the solver must be rewritten, since the other checks would give this verdict, too.
+    the solver must be rewritten, since the other checks would give the same verdict.
     """
     for check in checks:
         print(f"  {check.name.replace('_', ' '):{WIDTH}}", end="", flush=True)

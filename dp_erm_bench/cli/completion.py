@@ -52,7 +52,7 @@ COMMON = (
 """Keys that every dataset has; its yaml may have more."""
 
 UNTYPED = {"name", "_target_", "task", *TOLD}
-"""Keys of yaml files that cannot be typed, or that are completed separately."""
+"""Keys of yaml files that users cannot set, or that are completed separately."""
 
 FOLDER = ("-cd", "--config-dir")
 FILES = {"algorithm": ".py", "loss": ".py", "experiment": ".yaml", "dataset.path": ""}
@@ -70,7 +70,7 @@ def module_source(module: str) -> ast.Module:
 
 
 def homes_of_names(tree: ast.Module) -> dict[str, tuple[str, str]]:
-    """Return the names that a module imports, each with its source module and name."""
+    """Return the names that a module imports, each with its module and name there."""
     return {
         alias.asname or alias.name: (str(node.module), alias.name)
         for node in tree.body

@@ -1,7 +1,7 @@
 """Parse a command line into checked keys and values.
 
-Keys are checked first, then values are parsed by Hydra's grammar. All misspelt keys are
-thus reported together, before Hydra is imported.
+Keys are checked first, and then Hydra parses the values. So all misspelt keys are
+reported together, before Hydra is imported.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if typing.TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
 _FOREIGN = re.compile(r"(?<![^=,:(\[{])[^=,:()\[\]{}'\"]*[\^~][^=,:()\[\]{}'\"]*")
-"""Matches a word with a character that Hydra's lexer refuses: 1/n^2, ~/mine.py."""
+"""Pattern of a word with a character that Hydra's lexer refuses: 1/n^2, ~/mine.py."""
 
 _HOLE = re.compile(r"(^|,)\s*(,|$)")
 
@@ -170,7 +170,7 @@ _SWEEP = re.compile(r"^\s*\w+\(.*\)\s*$|,")
 
 
 def expand_values(key: str, value: Any) -> Any:
-    """Return the list of values described by a sweep string, else the value itself.
+    """Return the list of values that a sweep string describes, or the value itself.
 
     Parameters
     ----------
@@ -379,7 +379,7 @@ def _read_argument(request: Request, folders: Sequence[Path], argument: str) -> 
 
 
 def _check_values(one: Argument) -> Argument:
-    """Return an argument with values converted to the type of its plain key."""
+    """Return an argument whose values have the type of their key."""
     hint: Any = frame_keys()[one.key][1]
     many = typing.get_origin(hint) is list
     values = _flatten_lists(one.values) if many or one.key == "panel" else one.values

@@ -25,7 +25,7 @@ KEYS = ("drop", "format", "header", "index", "label")
 """Keys of the dataset that determine how the file is read."""
 
 LABELS = ("label", "target", "class", "outcome", "response", "y")
-"""Common names of the column of labels."""
+"""Common headings of the column of labels."""
 
 SHOWN = 6
 """Number of words of a column that are shown with their counts."""
@@ -103,10 +103,10 @@ def _column_table(path: str, found: Look, label: Seen) -> Iterator[str]:
 
 
 def _reveals_label(one: Seen, label: Seen) -> bool:
-    """Return whether a column determines the label, and not by chance.
+    """Return whether a column determines the label, beyond what chance explains.
 
-    At least one label must occur twice. Guessing the most frequent label must be wrong
-    more often than chance explains, by 4 standard deviations.
+    At least one label must occur twice. Always guessing the most frequent label must be
+    wrong significantly more often (by 4 standard deviations).
     """
     counts = list(label.counts.values())
     if one.equal != label.equal or max(counts, default=0) < 2:
@@ -137,7 +137,7 @@ def _proposal_lines(
     dropped: Sequence[str],
     given: Mapping[str, str],
 ) -> Iterator[str]:
-    """Yield the problems of the file, a command line, and the open decisions."""
+    """Yield the faults of a file, a command line to run, and what is left to decide."""
     # An index column without a heading is kept here, as the user must decide on it.
     out = [
         one
@@ -161,8 +161,8 @@ def _proposal_lines(
         )
     yield from (f"Decide before it is read: {one}" for one in wrong)
     keys = {"dataset": "file", "dataset.path": _typed_value(path), **given}
-    # An unquoted number is a place among the columns that are read, so a heading that
-    # is a number is quoted.
+    # An unquoted number means the position of a column. So a heading that is a number
+    # is quoted.
     place = kept.index(label) - len(kept) * bool(out or dropped)
     keys["dataset.label"] = (
         _typed_value(label.name) if found.layout.named else str(place)
@@ -217,9 +217,9 @@ def _proposal_lines(
 
 
 def _feature_name(one: Seen, named: bool, features: Sequence[Seen]) -> str:
-    """Return the name of a feature: its heading, or, without headings, its place.
+    """Return the name of a feature: its heading, or its position if there is none.
 
-    A preceding column of words counts as many places as it has words.
+    A column of words before it counts as many positions as it has words.
     """
     if named:
         return str(one.name)
@@ -271,7 +271,7 @@ def _wrong_label(label: Seen) -> Iterator[str]:
 
 
 def _bounds_to_fill(names: Sequence[str]) -> str:
-    """Return a text of bounds by name to fill in; untypable names share a default."""
+    """Return a text of bounds to fill in; names that cannot be typed share a bound."""
     typed = {name: _mapping_key(name) for name in names}
     known = [f"{key}:{FILL_IN}" for key in typed.values() if key]
     others = f",{DEFAULT}:{FILL_IN}" * (not all(typed.values()))
@@ -279,7 +279,7 @@ def _bounds_to_fill(names: Sequence[str]) -> str:
 
 
 def _mapping_key(name: str) -> str:
-    """Return a name in the form of a mapping key to type; empty if it has no form."""
+    """Return a name as typed for a key of a mapping; empty if it cannot be typed."""
     spelled = "".join(f"\\{c}" if c in "\\()[]{}:=, \t" else c for c in name)
     for text in (name, spelled):
         try:
@@ -292,9 +292,9 @@ def _mapping_key(name: str) -> str:
 
 
 def _typed_value(text: str, *more: type) -> str:
-    """Return what to type so that it is read back as this string.
+    """Return the text to type so that it is read back as the given string.
 
-    ``more`` lists further types, besides str, as which the form may be read.
+    ``more`` lists further types, besides str, as which the text may be read.
     """
     try:
         ((value,),) = parse_argument(f"dataset.onehot=[{text}]").values

@@ -119,7 +119,7 @@ def escape_output(for_good: bool) -> Iterator[None]:
 
 
 def _deliver_again(ignored: UnraisableHookArgs) -> None:
-    """Repeat a KeyboardInterrupt that Python dropped because it hit a finaliser."""
+    """Repeat a KeyboardInterrupt that Python dropped inside a finaliser."""
     if ignored.exc_type is KeyboardInterrupt:
         _thread.start_new_thread(_interrupt_thread, (_thread.get_ident(),))
     else:
@@ -127,7 +127,7 @@ def _deliver_again(ignored: UnraisableHookArgs) -> None:
 
 
 def _interrupt_thread(thread: int) -> None:
-    """Interrupt a thread after it has left the hook, which would drop the signal."""
+    """Interrupt a thread once it has left the hook, which would drop the signal."""
     while _deliver_again.__code__ in _codes_of_callers(
         sys._current_frames().get(thread)
     ):
@@ -143,7 +143,7 @@ def _codes_of_callers(frame: FrameType | None) -> Iterator[CodeType]:
 
 
 def _drop_output() -> None:
-    """Redirect a closed output, to keep the interpreter's last flush from failing."""
+    """Redirect a closed output, so that the interpreter's last flush does not fail."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -59,7 +59,7 @@ USAGE = "dp-erm-bench compare A B, or compare FOLDER --between algorithm"
 SHOWN = 40
 """Largest number of rows of a comparison that are printed."""
 BRIEF = 80
-"""Largest number of rows of a table within another text."""
+"""Largest number of rows of a table that is part of another text."""
 EPSILON = "epsilon"
 
 LABELS = ("panel", "line", "dataset", "algorithm", "epsilon", "setting", "measure")
@@ -69,7 +69,7 @@ ORDER = ("worse", "undecided", "better", "only in A", "only in B", "same")
 def compare_command(arguments: Sequence[str]) -> int:
     """Compare results folders or values of a key; return 1 if B is worse, else 0.
 
-    With `--between` the result is always 0.
+    With `--between` the exit code is always 0.
 
     Raises
     ------
@@ -348,7 +348,7 @@ def _view_of(options: argparse.Namespace) -> View:
 
 
 def _line_names(texts: Sequence[str]) -> dict[str, str]:
-    """Return the new names of lines from `--names`; they may contain commas and `=`."""
+    """Return the new names of lines from `--names`; they may have commas and `=`."""
     found: dict[str, str] = {}
     for text in texts:
         for part in re.split(r",(?=[^,=]+=)", text):

@@ -47,14 +47,16 @@ Section = dict[str, Any]
 
 SELF = "_self_"
 MOST_NODES = 1_000_000
-"""Largest number of values of a yaml file. An alias counts at each use, since a few
-lines can expand to billions of values."""
+"""Largest number of values of a yaml file.
+
+An alias counts at each use, since a few lines can expand to billions of values.
+"""
 
 RESOLVER = re.compile(r"\$\{((?:[^{}:]|\$\{[^{}]*\})*):")
-"""Matches the name of a resolver in an interpolation; the name may be interpolated."""
+"""Pattern of a resolver's name in an interpolation; it may itself be interpolated."""
 
 RESOLVERS = ("oc.select", "oc.create", "oc.dict.keys", "oc.dict.values")
-"""Resolvers that read only the file."""
+"""Resolvers that read nothing but the file."""
 
 SHAPES: dict[str, tuple[type, str]] = {
     "blocks": (list, "a list of mappings"),
@@ -227,7 +229,7 @@ class Composer:
             OmegaConf.set_struct(config, False)
             OmegaConf.set_readonly(config.hydra, None)
             for one in config[ALGORITHM].values():
-                one.pop(registry.TUNE, None)  # the start of `tune` is not a parameter
+                one.pop(registry.TUNE, None)  # `tune` is not a parameter
             config.merge_with(self.experiment)
             axes = request.axes if every or not self.experiment else {}
             for key, one in (request.frame | axes).items():
@@ -247,7 +249,7 @@ class Composer:
         ------
         UsageError
             If another part of the configuration refers to a swept key, since the
-            interpolated value would be stale.
+            interpolated value would be wrong for other values of the key.
         """
         config = self.compose(choices)
         chosen = dict(config.hydra.runtime.choices)
@@ -299,7 +301,7 @@ class Composer:
         return head + OmegaConf.to_yaml(part, resolve=resolve).rstrip()
 
     def combinations(self) -> Iterator[dict[str, str]]:
-        """Yield each combination of choices; all algorithms share one configuration."""
+        """Yield each combination of choices; all algorithms share one combination."""
         given = self.request.choices
         groups = {one: given[one].values for one in POSED if one in given}
         beside = {g: given[g].values[0] for g in ("calibration",) if g in given}
@@ -361,7 +363,7 @@ def sweep_blocks(composer: Composer) -> tuple[list[Section], dict[str, Any]]:
 
 
 def _changed_part(group: str, name: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a choice as its name and the fields that differ from its yaml."""
+    """Return the name of a choice, with the fields that differ from its yaml."""
     usual = {} if name == "auto" else registry.read_choice(group, name)
     if group == "dataset":
         name = dataset_of_member(name, fields["name"])
@@ -400,7 +402,7 @@ def place_key(block: Section, argument: Argument) -> None:
 
 
 WORDS = ("panel", "line", "name", "unit", "aside")
-"""Keys whose strings are names, so that a comma in them does not make an axis."""
+"""Keys whose strings are names; a comma in such a string does not make an axis."""
 
 
 def experiment_blocks(config: dict[str, Any], request: Request) -> list[Section]:
@@ -499,7 +501,7 @@ def _replace_key(blocks: list[Section], argument: Argument) -> None:
 
 
 def results_folder(config: Mapping[str, Any], default: str) -> Path:
-    """Return the results folder of a run, which is called `default` if not named.
+    """Return the results folder of a run; it is called `default` if it has no name.
 
     Raises
     ------

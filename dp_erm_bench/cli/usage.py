@@ -289,8 +289,10 @@ CONTROLS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e"
     r"\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
-"""Characters that change or disappear in a terminal: controls, direction marks,
-surrogates."""
+"""Characters that disappear in a terminal, or change what it shows.
+
+They are control characters, direction marks and surrogates.
+"""
 
 
 def escape_controls(text: str) -> str:

@@ -13,7 +13,7 @@ from dp_erm_bench.errors import UsageError, real_number
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 UNCOMPILED = 4
-"""Code of all sets on which no compiled kernel projects."""
+"""Code of all constraints on which compiled kernels cannot project."""
 
 
 class Constraint(ABC):
@@ -83,14 +83,17 @@ class Constraint(ABC):
 
     @abstractmethod
     def vertex_count(self, p: int) -> int | None:
-        """Return the number of extreme points in R^p; None if infinite or unlisted."""
+        """Return the number of extreme points in R^p; None if they are not listed.
+
+        They are not listed if there are infinitely or too many of them.
+        """
 
     def vertex_products(self, g: Array) -> Array:
-        """Return <v, g> for every vertex v, (..., p) to (..., m)."""
+        """Return <v, g> for each of the m vertices v, shape (..., m)."""
         raise NotImplementedError(f"constraint={self.name} has no list of vertices")
 
     def vertex_sizes(self, bounds: Array) -> Array:
-        """Return the largest <v, g> over |g_j| <= bounds_j, (..., p) to (..., m).
+        """Return the largest <v, g> over |g_j| <= bounds_j for each vertex v, (..., m).
 
         This implementation is for vertices with a single entry that is not zero.
         """
@@ -119,7 +122,7 @@ class Constraint(ABC):
 
 @dataclass(frozen=True)
 class Ball(Constraint):
-    """A bounded set with a radius, which is 1 by default."""
+    """A bounded set with a parameter radius, which is 1 by default."""
 
     radius: float = 1.0
 

@@ -17,7 +17,7 @@ from dp_erm_bench.norms.extreme import signed_vectors
 from dp_erm_bench.norms.named import PARAMETERS, named_norm
 
 MOST_ENTRIES = 2 * 10**7
-"""Most entries of all listed vertices together."""
+"""Largest number of entries of all listed vertices together."""
 
 CLOSE = 1e-15
 
@@ -85,11 +85,14 @@ class NormBall(Ball):
             self.omega.check_features(p)
 
     def gauge(self, w: Array) -> Array:
-        """Return the least t >= 0 with w in t times the ball."""
+        """Return the smallest t >= 0 such that w is in t times the ball."""
         return np.asarray(self.omega.value(w) / self.radius)
 
     def project(self, w: Array) -> Array:
-        """Return w if it is inside; else the prox of t Omega at w on the ball's border.
+        """Return the nearest points of the ball, shape (..., p).
+
+        A point w inside the ball stays. Otherwise the result is the prox of t Omega at
+        w, for the t at which it is on the border of the ball.
 
         A t with Omega(prox) = radius exists, because Omega of the prox falls from
         Omega(w) at t = 0 to 0 at t = Omega*(w).
@@ -117,7 +120,10 @@ class NormBall(Ball):
         return np.asarray(moved / size if size > 1.0 else moved)
 
     def linear_minimiser(self, g: Array) -> Array:
-        """Return -radius sign(g) 1_A / F(A), for A with the largest |g|(A) / F(A)."""
+        """Return a point of the ball with the smallest <g, s>.
+
+        It is -radius sign(g) 1_A / F(A), for the A with the largest |g|(A) / F(A).
+        """
         g = np.asarray(g, dtype=np.float64)
         rows = g.reshape(-1, g.shape[-1])
         masks = np.array([self.omega.dual(row)[1] for row in rows])
@@ -129,12 +135,12 @@ class NormBall(Ball):
         return self.gauge(w) <= 1.0 + tolerance
 
     def vertex_count(self, p: int) -> int | None:
-        """Return the number of extreme points, None if they are not listed."""
+        """Return the number of extreme points; None if they are not listed."""
         points = self._dense_points(p)
         return None if points is None else len(points)
 
     def vertex_products(self, g: Array) -> Array:
-        """Return <v, g> for every extreme point v, (..., p) to (..., m)."""
+        """Return <v, g> for each of the m extreme points v, shape (..., m)."""
         return np.asarray(g @ self._listed_points(g.shape[-1]).T)
 
     def vertex_sizes(self, bounds: Array) -> Array:
@@ -148,7 +154,8 @@ class NormBall(Ball):
     def largest_margin(self, columns: Array, norm: float) -> float:
         """Return a bound on |x.w| over the ball and over records x.
 
-        It is radius min(Omega*(R), R_2 max_A sqrt|A| / F(A)), or a bound on that.
+        The bound is radius min(Omega*(R), R_2 max_A sqrt|A| / F(A)), or a bound on this
+        number.
         """
         by_entries, _ = self.omega.dual(columns)
         return self.radius * min(by_entries, norm * self.omega.spread(columns.size))

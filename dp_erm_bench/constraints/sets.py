@@ -56,11 +56,11 @@ class WholeSpace(Constraint):
         return np.isfinite(w).all(axis=-1)
 
     def vertex_count(self, p: int) -> int:
-        """Return 0: R^p has no vertices."""
+        """Return the number of vertices, 0 for R^p."""
         return 0
 
     def largest_margin(self, columns: Array, norm: float) -> float:
-        """Return infinity, or 0 if all records are 0."""
+        """Return a bound on |x.w|: infinity, or 0 if all records are 0."""
         return math.inf if min(norm, float(columns.max())) > 0.0 else 0.0
 
 
@@ -72,15 +72,18 @@ class L2Ball(Ball):
     code: ClassVar[int] = 1
 
     def gauge(self, w: Array) -> Array:
-        """Return the least t >= 0 with w in t times the ball."""
+        """Return the smallest t >= 0 such that w is in t times the ball."""
         return np.asarray(norm2(w, axis=-1) / self.radius)
 
     def project(self, w: Array) -> Array:
-        """Return w, scaled to the sphere if it is outside."""
+        """Return the nearest points of the ball; points outside go to the sphere."""
         return clip_to_norm(w, self.radius)
 
     def project_linf(self, w: Array) -> Array:
-        """Return w if it is inside; else w with every |w_j| reduced by the least t.
+        """Return the nearest point of the ball in the max norm.
+
+        A point outside gets every |w_j| reduced by the smallest t that suffices, but
+        not below 0.
 
         Let a_1 >= a_2 >= .. be the sorted |w_j|. The entries of rank 1 .. k do not
         become 0. Here k is the first with sum_(i <= k) (a_i - a_(k+1))^2 > radius^2,
@@ -108,7 +111,7 @@ class L2Ball(Ball):
         return self.gauge(w) <= 1.0 + tolerance
 
     def vertex_count(self, p: int) -> int | None:
-        """Return None: all points of the sphere are extreme."""
+        """Return None, because every point of the sphere is an extreme point."""
         return None
 
     def largest_margin(self, columns: Array, norm: float) -> float:
@@ -117,7 +120,7 @@ class L2Ball(Ball):
 
 
 def _shrink_rows(w: Array, radii: Array) -> Array:
-    """Return max-norm projections of outer points, (m, p), on balls of given radii."""
+    """Return max-norm projections of points (m, p) outside balls of given radii."""
     sizes = -np.sort(-np.abs(w), axis=-1)
     sums, squares = np.cumsum(sizes, axis=-1), np.cumsum(sizes**2, axis=-1)
     counts = np.arange(1, w.shape[-1] + 1)
@@ -139,14 +142,15 @@ class L1Ball(base.Ball):
     code: ClassVar[int] = 2
 
     def gauge(self, w: Array) -> Array:
-        """Return the least t >= 0 with w in t times the ball."""
+        """Return the smallest t >= 0 such that w is in t times the ball."""
         return np.asarray(np.abs(w).sum(axis=-1) / self.radius)
 
     def project(self, w: Array) -> Array:
-        """Return w if it is inside; else |w| projected on the simplex, with w's signs.
+        """Return the nearest points of the ball, shape (..., p).
 
-        The projection keeps signs. In the positive orthant the face of the ball is the
-        simplex, on which |w| is projected.
+        A point inside stays. Otherwise |w| is projected on the simplex, and the result
+        gets the signs of w. The projection keeps signs, and in the positive orthant the
+        face of the ball is the simplex.
         """
         return base.project_on_kernel(self.kernel, w)
 
@@ -174,7 +178,10 @@ class L1Ball(base.Ball):
         return 2 * p
 
     def vertex_products(self, g: Array) -> Array:
-        """Return <v, g> of v = radius e_1 .. radius e_p, then of -radius e_1 .. ."""
+        """Return <v, g> for the vertices v, shape (..., 2 p).
+
+        They are radius e_1 .. radius e_p, then -radius e_1 .. -radius e_p.
+        """
         return self.radius * np.concatenate([g, -g], axis=-1)
 
     def vertex_entries(self, index: Indices, p: int) -> tuple[Indices, Array]:
@@ -198,7 +205,10 @@ class Simplex(base.Ball):
     code: ClassVar[int] = 3
 
     def project(self, w: Array) -> Array:
-        """Return max(w - theta, 0) with theta such that the sum is the radius."""
+        """Return the nearest points of the simplex, shape (..., p).
+
+        They are max(w - theta, 0), with theta such that the sum is the radius.
+        """
         return base.project_on_kernel(self.kernel, w)
 
     def linear_minimiser(self, g: Array) -> Array:
@@ -218,7 +228,7 @@ class Simplex(base.Ball):
         return p
 
     def vertex_products(self, g: Array) -> Array:
-        """Return <v, g> of the vertices v = radius e_1 .. radius e_p."""
+        """Return <v, g> for the vertices v = radius e_1 .. radius e_p, (..., p)."""
         return self.radius * g
 
     def vertex_entries(self, index: Indices, p: int) -> tuple[Indices, Array]:
@@ -267,7 +277,10 @@ class Polytope(Constraint):
 
     @classmethod
     def example(cls, p: int, size: float = 1.0) -> dict[str, Any]:
-        """Return the points size e_1 .. size e_p and one with negative coordinates."""
+        """Return points of an example: size e_1 .. size e_p, and a negative one.
+
+        The last point has negative coordinates.
+        """
         corners = np.vstack([np.eye(p), np.full(p, -1.0 / p)])
         return {"vertices": (size * corners).tolist()}
 
@@ -303,11 +316,11 @@ class Polytope(Constraint):
     def _nearest_point(self, w: Array) -> Array:
         """Return the point of the hull that is nearest to one point w, (p,).
 
-        A vertex v has no weight in this point if <v, w> is below the largest such
-        product by more than <v, x> and <v', x> may differ for x, v, v' in the hull.
-        Only the products of w with differences of the other vertices matter. So if w is
-        far away, it is replaced by the smallest point with the same products, which
-        avoids a loss of digits.
+        Let D be the largest difference of <v, x> and <v', x> over points x, v, v' of
+        the hull. A vertex v has no weight in the nearest point if <v, w> is more than D
+        below the largest such product. Only the products of w with differences of the
+        other vertices matter. So if w is far away, it is replaced by the smallest point
+        with the same products, which avoids a loss of digits.
         """
         points = self.points
         if np.abs(w).max() > FAR * self.radius:
@@ -335,11 +348,11 @@ class Polytope(Constraint):
         return near & (distance <= tolerance * self.radius)
 
     def vertex_count(self, p: int) -> int:
-        """Return m, the number of points."""
+        """Return the number m of points."""
         return len(self.vertices)
 
     def vertex_products(self, g: Array) -> Array:
-        """Return <v, g> of the points in their order, (..., p) to (..., m)."""
+        """Return <v, g> of the m points v in their order, shape (..., m)."""
         return np.asarray(g @ self.points.T)
 
     def vertex_sizes(self, bounds: Array) -> Array:
@@ -362,7 +375,7 @@ class Polytope(Constraint):
 
 
 def hull_weights(points: Array) -> Array:
-    """Return a >= 0 of sum 1 with a @ points nearest to zero, (m, p) to (m,).
+    """Return weights a >= 0 with sum 1 for which a @ points is nearest to zero, (m,).
 
     The u >= 0 that minimises norm2(u @ points)^2 + (sum u - 1)^2 is a multiple of a.
     For u = s a with sum a = 1 this is s^2 norm2(a @ points)^2 + (s - 1)^2, and the best

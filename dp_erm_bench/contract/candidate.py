@@ -119,7 +119,7 @@ Variant = Mapping[str, Any]
 
 
 class Subject(NamedTuple):
-    """One variant of a candidate on one problem."""
+    """One variant of an algorithm under check, on one problem."""
 
     candidate: Candidate
     variant: Variant
@@ -208,7 +208,11 @@ class Candidate:
 
     @functools.cached_property
     def variants(self) -> list[Variant]:
-        """Return all combinations of values of shape parameters other than lengths."""
+        """Return all combinations of the parameters that a batch of trials shares.
+
+        These are the shape parameters of the solver, without numbers of steps.
+        Combinations of unbounded sensitivity are left out.
+        """
         shapes = {
             name: [field.default, *others]
             for name, field in self.parameters.items()
@@ -265,7 +269,7 @@ class Candidate:
     ) -> Sequence[tuple[Any, Any]]:
         """Return pairs of problems that differ in the first record only.
 
-        The records of empirical risks are at corners of their declared bounds.
+        For empirical risks, all records are at corners of their declared bounds.
 
         Parameters
         ----------
@@ -304,7 +308,8 @@ class Candidate:
         """Return the small problems that a variant supports.
 
         If the sensitivities are finite on some of these problems, the others are left
-        out. Without a parameter ``clip``, problems with bounded derivatives remain.
+        out. For a solver without a parameter ``clip``, only problems with bounded
+        derivatives then remain.
 
         Raises
         ------
@@ -327,7 +332,7 @@ class Candidate:
     def each(self) -> Iterator[Subject]:
         """Yield every variant on the problems that it supports.
 
-        If there are more than two variants, each one gets only every third problem.
+        If there are more than two variants, each variant gets only every third problem.
         """
         for turn, variant in enumerate(self.variants):
             problems = self.problems(variant)
@@ -338,8 +343,8 @@ class Candidate:
     def first(self, without: str = "") -> Iterator[Subject]:
         """Yield every variant on the first problem that it supports.
 
-        A problem whose title contains the word given as ``without`` is avoided if
-        possible.
+        If possible, the problem is one whose title does not contain the word
+        ``without``.
         """
         for variant in self.variants:
             problems = self.problems(variant)

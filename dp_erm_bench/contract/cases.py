@@ -1,4 +1,7 @@
-"""The cases of a replay: combinations of parameters, problems and neighbours."""
+"""Choose the cases of replays: combinations of parameters, problems and neighbours.
+
+A replay runs a solver on two neighbouring datasets and compares the two runs.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ INTEGERS = (1, 3, 12, 5)
 REALS = (0.0, 0.3, 40.0, 1.0, 0.05)
 VALUES = 5
 DRAWN = 150
-"""Number of rows of parameters that are drawn at random."""
+"""Number of combinations of parameters that are drawn at random."""
 MOST = 25
 """Largest number of steps of an ordinary replay."""
 Row = dict[str, Any]
@@ -63,9 +66,10 @@ def tried_values(field: dataclasses.Field[Any]) -> list[Any]:
 
 
 def pairwise_covering(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return a subset of the rows, in order, that still has every pair of entries.
+    """Return a subset of rows that still contains every pair of two entries.
 
-    The subset is chosen greedily: the row with the most new pairs is taken next.
+    The subset is chosen greedily: the row with the most new pairs is taken next. The
+    rows keep their order.
     """
     met = {row: set(itertools.combinations(enumerate(row), 2)) for row in rows}
     left, kept = set().union(*met.values()), set()
@@ -147,13 +151,16 @@ def _rescaled_solvers(
 LONG = 200
 """Number of steps of a long replay."""
 FEW, LEAST = 3, 6
-"""Number of families for each row of parameters; least number of rows per family."""
+"""Number of families of neighbours for each combination of parameters.
+
+The second number is the smallest number of combinations for each family.
+"""
 PAIRS = [
     *((Adjacency.REPLACE_ONE, 30.0), (Adjacency.ZERO_OUT, 1.0)),
     *((Adjacency.REPLACE_ONE, 1.0), (Adjacency.ZERO_OUT, 30.0)),
     *((Adjacency.REPLACE_ONE, 0.1), (Adjacency.ZERO_OUT, 0.1)),
 ]
-"""Adjacencies with noise multipliers, in the order in which each family is run."""
+"""Adjacencies with noise multipliers, in the order in which cases take them."""
 
 
 @dataclass(frozen=True)
@@ -177,15 +184,15 @@ class Case:
     points : str
         Which iterations are checkpoints: ``all``, ``few`` or ``ends``.
     toggled : int or None
-        If not None, both runs have the dataset of this side (0 for D, 1 for D'). The
-        exchanged record is then in a sample of one run exactly if it is not in that
-        sample of the other run.
+        If not None, both runs have the dataset of this side (0 for D, 1 for D'). They
+        differ only in their samples: in each sample, the exchanged record is present in
+        exactly one of the two runs.
     epsilon : float
         The privacy budget, of which released smoothness constants take a share.
     strength : float
         Strength of the penalty.
     brief : bool
-        Whether the checks of noise and of compiled steps are left to other cases.
+        True if other cases check the noise and the compiled steps.
     group : str
         Name of the cases whose ratios are judged together.
     calibrated : bool
@@ -235,11 +242,11 @@ def params_of(solver: Solver) -> tuple[tuple[str, Any], ...]:
 
 
 def varied_cases(candidate: Candidate) -> Iterator[Case]:
-    """Yield cases that together contain every pair of values of two parameters.
+    """Yield cases in which every two values of two parameters occur together.
 
-    Each row of parameters is run on several families of neighbours. Each family takes
-    the adjacencies and noise multipliers of `PAIRS` in turn, and also the objectives
-    that the solver supports.
+    Each combination of parameters is run on several families of neighbours. Each family
+    takes the adjacencies and noise multipliers of `PAIRS` in turn, and also the
+    objectives that the solver supports.
     """
     if candidate.foreign:  # the families consist of records with labels
         return
@@ -271,7 +278,7 @@ def varied_cases(candidate: Candidate) -> Iterator[Case]:
         if large and count % 3 >= (2 if count < LEAST else 1):
             continue
         turn = next(turns[family])
-        # Out of step with the pairs, so that each objective meets each pair.
+        # Shifted against the pairs, so that each objective meets each pair.
         parts = served[(turn + turn // len(PAIRS)) % len(served)]
         how = (candidate, row, parts, family, PAIRS[turn % len(PAIRS)], number, turn)
         if number == k == 0:  # the first case is short; others are built on it
@@ -287,11 +294,11 @@ CLIP = 0.3
 
 
 def at_each_place(candidate: Candidate) -> Iterator[Case]:
-    """Yield cases on few records, in which each record in turn is the exchanged one.
+    """Yield cases with few records, each of which is the exchanged record in turn.
 
     Suppose that a solver divides n records into k parts, and n is not a multiple of k.
     A record may then be in two parts, but only at some places. So each integer
-    parameter takes all of its values here.
+    parameter takes each of its tried values here.
     """
     if candidate.foreign or candidate.rows is not None:
         return
@@ -365,7 +372,7 @@ def _cases_on_family(
     turn: int,
     long: bool,
 ) -> Iterator[Case]:
-    """Yield the cases of one row of parameters on one family."""
+    """Yield the cases of one combination of parameters on one family of neighbours."""
     adjacency, z = pair
     problem = neighbours_of(family, adjacency, parts).first
     solver, usual = candidate.build(row), candidate.parameters
@@ -377,7 +384,7 @@ def _cases_on_family(
         parts,
         family,
         adjacency,
-        # Out of step with the pairs, and with each other.
+        # These periods differ from each other and from that of the pairs.
         trials=3 if candidate.solver.batchable and (turn + turn // 6) % 3 == 0 else 1,
         z=z,
         points=("all", "few", "ends")[(turn + turn // 3) % 3 if number else 0],
@@ -386,7 +393,7 @@ def _cases_on_family(
     )
     yield case
     if not long and has_sampled_release(problem, solver, adjacency):
-        # With the record of D and with that of D', which under zero_out is absent.
+        # With the record of D, and with that of D' (absent under zero_out).
         for side in (0, 1) if adjacency is Adjacency.REPLACE_ONE else (0,):
             yield replace(case, toggled=side)
 

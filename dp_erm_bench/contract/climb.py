@@ -1,8 +1,8 @@
-"""Search for neighbours that move a release more than the fixed families do.
+"""Search for neighbouring datasets on which a release changes most.
 
-If the answers are fixed, a query is a function of the records alone. So the search
-starts from a replay that moves a query a lot, changes its records step by step, and
-keeps each change that moves the query more.
+If the answers are fixed, a query is a function of the records alone. The search starts
+from a replay in which a query differs a lot between the two datasets. It changes the
+records step by step, and keeps each change unless the difference becomes smaller.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ FACTORS = (-1.0, 0.3, 1.7, 5.0)
 
 
 def no_neighbours_move_more(candidate: Candidate) -> None:
-    """Check that no neighbours found by a search move a query by more than declared."""
+    """Check that a search finds no neighbours on which a query changes too much.
+
+    A change is too large if it exceeds the declared sensitivity.
+    """
     if candidate.foreign:
         raise NotApplicable(f"it is about records, not about {candidate.foreign.kind}")
     starts = _start_cases(candidate)
@@ -52,7 +55,7 @@ def no_neighbours_move_more(candidate: Candidate) -> None:
 
 
 def _start_cases(candidate: Candidate) -> list[Case]:
-    """Return the replays that move each release most, under each adjacency.
+    """Return the replays in which each release changes most, under each adjacency.
 
     For each release, also return the replay with the most default parameters among
     those that reach the sensitivity. Low clipping thresholds hide how records affect

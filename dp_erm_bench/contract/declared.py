@@ -1,4 +1,4 @@
-"""Checks of an algorithm's declarations, and that its runs comply with them."""
+"""Checks of what an algorithm declares about itself, and of whether runs comply."""
 
 from __future__ import annotations
 
@@ -129,10 +129,11 @@ def uses_are_those_declared(candidate: Candidate) -> None:
 
 
 def a_longer_run_is_stopped(candidate: Candidate) -> None:
-    """Check that the mechanisms stop a run that is longer than declared.
+    """Check that the mechanisms stop a run with more uses than declared.
 
-    A longer run is tried only if it declares more uses. The number of steps that read
-    no data is not limited; `replay_audit` finds undeclared steps that read data.
+    A longer run of the solver is tried only if that run declares more uses. The number
+    of steps that read no data is not limited; `replay_audit` finds undeclared steps
+    that read data.
     """
     _require_length(candidate)
     served = 0
@@ -155,7 +156,7 @@ def a_longer_run_is_stopped(candidate: Candidate) -> None:
 
 
 def no_iterations_return_the_start(candidate: Candidate) -> None:
-    """Check that a run without iterations publishes nothing and returns the start."""
+    """Check that a run without iterations publishes nothing and returns its start."""
     _require_length(candidate)
     for on in candidate.first():
         run, title = on.run({"n_iter": 0}), on.title
@@ -193,7 +194,7 @@ def _draw_nothing(*_: Any) -> None:
 
 
 def the_noise_is_recounted(candidate: Candidate) -> None:
-    """Check by a recount that the noise and the uses of a run are the certified ones.
+    """Check that the noise and the number of uses in a run are the certified ones.
 
     In runs with uncompiled steps the noise is recovered from the answers; what the
     mechanisms report about themselves is not trusted. The winner of a noisy selection

@@ -1,8 +1,8 @@
-"""Stand-ins that `check` passes to a solver; they answer with private values.
+"""Objects that `check` passes to a solver in place of the real ones.
 
-`PUBLIC` is the trusted base: the attributes that it lists are public, and all others
-are private. A test checks that each public attribute exists and is equal on
-neighbouring and on unrelated datasets.
+Their answers are private values, unless the attribute is public. `PUBLIC` lists the
+public attributes. It is the trusted base of the check. A test checks that each public
+attribute exists and is equal on neighbouring and on unrelated datasets.
 """
 
 from __future__ import annotations
@@ -72,15 +72,15 @@ OBJECTS = ("loss", "penalty", "constraint", "separable")
 MOVES = {"move_to", "prox_step", "move_towards"}
 """Methods of an oracle whose arguments must be public."""
 STEPS = {"coordinate_steps": 1, "stochastic_steps": 2, "variance_reduced_steps": 3}
-"""Methods of an oracle that move w, and the position of the noise in their arguments.
+"""Methods of an oracle that change w, with the position of their noise argument.
 
-They use private samples, and noise that a mechanism handed out.
+These methods use private samples, and noise that a mechanism handed out.
 """
 PACKAGE = "dp_erm_bench"
 REPLACED = (f"{PACKAGE}.solvers.private", streams.__name__)
 """Modules with functions that are replaced during a check."""
 OWN = (f"{PACKAGE}.solvers", f"{PACKAGE}.releases")
-"""Modules of the package whose functions run on private values, as a solver's do."""
+"""Modules of the package whose functions run on private values, as solvers do."""
 LIFTED = (f"{PACKAGE}.kernels", f"{PACKAGE}.problems")
 """If a solver imports these modules, all their functions take private values."""
 
@@ -93,11 +93,11 @@ def require_public(value: Any, what: str) -> Any:
 
 
 class Guarded(Guard):
-    """A guard whose attributes are private, except for those listed in `PUBLIC`."""
+    """A stand-in whose attributes are private, except for those listed in `PUBLIC`."""
 
     _public: frozenset[str]
     _others: Mapping[str, Callable[[Any, Any], Any]] = {}
-    """Functions that return the guarded form of an attribute, by its name.
+    """Functions that return the stand-in of an attribute, by the attribute's name.
 
     Each takes the guard and the raw attribute.
     """
@@ -222,7 +222,7 @@ class GuardedMechanism(Guarded):
     }
 
     def __call__(self, *args: Any, **keys: Any) -> Any:
-        """Return the answer: public, but private if the release is secret."""
+        """Return the answer, which is public unless the release is secret."""
         nested = isinstance(self._raw, NestedMechanism)
         for one in args if type(self._raw) is RepeatAndSelectMechanism else ():
             check_apart(one, self._raw.release.name)
@@ -254,7 +254,7 @@ class GuardedMechanisms(dict[str, Any]):
 
 
 def _guard_part(function: Any) -> Any:
-    """Return a part of a nested release as a function that gets guarded arguments.
+    """Return one function of a nested release, called with guarded arguments.
 
     Its result must be public.
     """
@@ -274,7 +274,7 @@ guard_by_kind.register(
     BaseOracle, lambda raw: GuardedOracle(GuardedProblem(raw.problem), raw)
 )
 
-# What replaces the functions of `extend` ----------------------------------------------
+# Replacements of the functions of `extend` --------------------------------------------
 
 
 def call_privately(function: Any, *args: Any, instead: Any, **keys: Any) -> Any:
@@ -368,7 +368,8 @@ def lift_globals(
     solver : Solver
         The solver that runs; it declares which uses of the data are uncharged.
     mechanisms : iterable of Mechanism
-        The mechanisms whose noise streams public draws must not use.
+        The mechanisms of the run. Public random numbers must not come from their
+        streams.
     """
     ours = {
         "private_call": call_privately,
@@ -438,12 +439,15 @@ def refuse_private_logs() -> Iterator[None]:
 
 
 def guard_copies() -> Any:
-    """Let repeated runs accept wrapped functions; the original ones were checked."""
+    """Skip the check that repeated runs share no variables, inside this context.
+
+    The solver's functions are wrapped here, and the original ones were checked.
+    """
     return patch.object(repeat_and_select, "check_apart", lambda *_: None)
 
 
 def kept_beyond(solver: Solver, modules: Iterable[types.ModuleType]) -> Iterator[str]:
-    """Yield the names under which a solver keeps private values after a run."""
+    """Yield the names of globals in which a solver keeps private values after a run."""
     places = [("self", vars(solver)), (type(solver).__name__, vars(type(solver)))]
     places += [(module.__name__, vars(module)) for module in modules]
     for where, names in places:

@@ -1,4 +1,4 @@
-"""Checks of an algorithm's results: its limit, columns of zeros, and the budget."""
+"""Checks of a solver's results: its limit without noise, empty columns, the budget."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from dp_erm_bench.run import Run
 from dp_erm_bench.solvers.base import Limit
 
 SHRINK = (64, 16, 4, 1)
-"""The slope of the gap is fitted at the iterations length / k, for each k here."""
+"""The slope of the gap is fitted at the iterations length / k for these k."""
 EPSILON = 1.0
 LOW, MANY = 0.1, 500
-"""An epsilon and a number of records at which papers' printed constants are valid."""
+"""A small epsilon and a number of records for which papers' constants are valid."""
 
 
 def the_limit_is_reached(candidate: Candidate) -> None:
@@ -117,7 +117,7 @@ def noise_on_vectors(releases: tuple[Release, ...]) -> bool:
 
 
 def nothing_to_learn_moves_nothing(candidate: Candidate) -> None:
-    """Check that a run stays at the start on a problem whose only column is zero."""
+    """Check that a run stays at the start if the only column is zero."""
     on = Subject(candidate, {}, small_problem("logistic", "none", p=1, dead=0))
     if reason := on.solver().refusal(on.problem):
         raise NotApplicable(reason)

@@ -77,7 +77,7 @@ def load_again(
 
 
 def _share_kernels(module: ModuleType, plain: ModuleType) -> None:
-    """Let a module call the kernels that its first copy has compiled already."""
+    """Let a newly loaded module use the kernels that its first copy has compiled."""
     for name, found in vars(plain).items():
         if hasattr(found, "py_func") and hasattr(vars(module).get(name), "py_func"):
             vars(module)[name] = found

@@ -1,20 +1,21 @@
 """Measure whether releases of classes from outside the package obey their laws.
 
-A law is the distribution of the noise that an accountant assumes. A law of the package
-has a twin (an independent second implementation), a test of its draws, and a proof that
-was read. For a class from outside, even a subclass, there is only the law that the
-class claims. Such a class may draw half of the noise, add noise of one norm to a value
-that moves in another, or claim fewer uses than a record takes part in.
+A law is the distribution of the noise that an accountant assumes. Each law of the
+package has a twin (an independent second implementation), a test of its draws, and a
+proof that was read. A class from outside, even a subclass, has only the law that it
+claims. Such a class may draw half of the noise. It may add noise for one norm to a
+value whose change is bounded in another norm. It may claim fewer uses than a record
+takes part in.
 
-So the mechanism of the release is called many times, with the solver's queries on two
-neighbours and with the largest moves within the declared sensitivity. One half of the
+So the mechanism of the release is called many times. It gets the solver's queries on
+two neighbours, and values that differ by the declared sensitivity. One half of the
 answers is used to choose an event that distinguishes the two sides. On the other half,
 Clopper-Pearson confidence bounds on the probabilities of this event give a lower bound
-on delta at any epsilon. The law must not claim a smaller delta (``audit.profile``). If
-a law claims a Renyi curve, the curve is also compared with a lower bound, since a delta
-that follows from a curve says little about the curve. If a mechanism of the package
-adds draws of the package, the delta of one number that moves by its sensitivity is also
-known exactly.
+on delta at any epsilon. The law must not claim a smaller delta (``audit.profile``).
+
+If a law claims a Renyi curve, the curve is also compared with a lower bound, since a
+delta that follows from a curve says little about the curve. If a mechanism of the
+package adds draws of the package to one number, the delta is also known exactly.
 """
 
 from __future__ import annotations
@@ -64,17 +65,20 @@ Array = NDArray[np.float64]
 Statistic = Callable[[Array], Array]
 
 NOISES, FEWER = 100_000, 20_000
-"""Number of draws of unit noise on each side, for the first form and other forms."""
+"""Numbers of draws on each side, for the first form of a class and for the others."""
 FORMS = 3
-"""Largest number of forms (laws and shapes) of a class that are measured."""
+"""Largest number of forms (combinations of law and shape) measured for a class."""
 MULTIPLIERS = (0.7, 2.5)
-"""Noise multipliers, in the unit of the law, that show most of a privacy profile."""
+"""Noise multipliers, in units of the law, that show most of a privacy profile."""
 KNOWN_AT = (0.3, 0.7, 2.3, 9.7)
-"""Noise multipliers for tests of the noise itself; such moves lie on no lattice."""
+"""Noise multipliers at which the distribution of the noise is tested.
+
+They are chosen so that the shift between the two sides falls on no lattice.
+"""
 ORDERS, COMMON = np.array([1.2, 1.5, 2.0, 4.0]), 0.9
 """Orders of a Renyi curve, and the share of the answers whose ratios count in full.
 
-At higher orders, rare events decide.
+Higher orders are not measured, because rare events decide their divergence.
 """
 TIMES = 100
 """Largest number of uses of one mechanism."""
@@ -83,10 +87,10 @@ MOVED = 1e-9
 """Largest relative change of an argument that may be due to rounding."""
 BINS = 100
 PLACES = np.linspace(-1.0, 1.0, 60)
-"""Places at which a move may begin, as multiples of the move, from the query's value.
+"""Shifts of a pair of values, as multiples of their difference, to be tried.
 
-None of the places is 1/2, since the middle between two multiples of the length of the
-move may be rounded either way.
+None of them is 1/2. Halfway between two multiples of the difference, rounding may go
+either way.
 """
 
 
@@ -108,7 +112,10 @@ def releases_of_outside_are_measured(candidate: Candidate) -> None:
 
 
 def releases_without_twin(candidate: Candidate) -> dict[str, str]:
-    """Return a sentence for each release from outside that has no twin, by its name."""
+    """Return a sentence for each release from outside without a second implementation.
+
+    Such an implementation is called the twin of the release.
+    """
     every = itertools.chain(*(releases for _, releases in _cases_of_outside(candidate)))
     return {
         one.name: f"release {one.name} of kind {type(one).__name__} names no twin"
@@ -146,7 +153,7 @@ def _cases_of_outside(candidate: Candidate) -> Iterator[tuple[Case, list[Release
     """Yield cases of one trial that declare releases from outside, with these releases.
 
     The cases are the variants on records at the bounds, in short and longer runs, and
-    the rows of parameters that lead to further laws.
+    the combinations of parameters that lead to further laws.
     """
     if is_ours(candidate.solver):
         return
@@ -157,7 +164,7 @@ def _cases_of_outside(candidate: Candidate) -> Iterator[tuple[Case, list[Release
     for case in itertools.chain(far, varied_cases(candidate)):
         if case.toggled is not None or case.family in LARGE:
             continue
-        # At the bounds all pairs of the first objective are used: some move more.
+        # At the bounds, all pairs of the first objective are used.
         parts = objectives.setdefault(case.params, case.parts)
         if case.parts != parts or (case.params in done and CORNERS not in case.family):
             continue
@@ -183,7 +190,9 @@ def _declared_outside(candidate: Candidate, case: Case) -> list[Release]:
 
 @dataclass
 class Call:
-    """The arguments of one call to a mechanism from outside, on two neighbours.
+    """The arguments of one call to a mechanism, on two neighbouring datasets.
+
+    The class of the mechanism's release is from outside the package.
 
     Attributes
     ----------
@@ -217,14 +226,17 @@ class Call:
 
     @property
     def comparable_form(self) -> tuple[Any, ...]:
-        """Return a key that is equal for calls if measuring one of them is enough."""
+        """Return a key; of the calls with equal keys, only one needs to be measured."""
         shapes = tuple(np.shape(one) for one in self.first[0])
         law = self.law
         return type(self.release), self.release.mechanism, type(law), law, shapes
 
 
 class Ear(Side):
-    """One side of a replay, which stores the arguments of mechanisms from outside."""
+    """One side of a replay; it stores how the solver calls the mechanisms.
+
+    Only mechanisms of classes from outside the package are observed.
+    """
 
     @functools.cached_property
     def arguments_by_release(self) -> dict[str, list[Any]]:
@@ -254,7 +266,7 @@ def _calls_of_outside(
 ) -> Iterator[Call]:
     """Yield the call that differs most on neighbours, for each release from outside.
 
-    ContractError is raised if the record moves more uses than the law counts.
+    ContractError is raised if the record changes more uses than the law counts.
     """
     first = Ear(candidate, case, 0)
     account = first.play()
@@ -294,7 +306,7 @@ def _is_whole(values: Array) -> bool:
 
 
 def _largest_move(one: Any, other: Any) -> float:
-    """Return the largest change of an argument, relative to the argument's size."""
+    """Return the largest difference of an argument, relative to the argument's size."""
     sizes = [0.0]
     for a, b in zip(one[0], other[0], strict=False):
         if isinstance(a, np.ndarray) and a.dtype.kind == "f" and np.shape(b) == a.shape:
@@ -458,7 +470,7 @@ ROUNDED = 1e-3
 STEPS = 4001
 """Number of places at which intervals end."""
 DRAWS, LATE = 4_000_000, 10_000_000
-"""Number of draws of a noise, and the place in a stream at which late draws begin."""
+"""Number of noise draws, and the place in a stream where the late draws begin."""
 SINGLE = 3000
 BESIDE = 1e-7 * math.pi
 
@@ -570,7 +582,9 @@ class Drawn:
 
 
 class Measured:
-    """The answers of a mechanism from outside at one noise multiplier.
+    """The answers of a mechanism at one noise multiplier.
+
+    The class of its release is from outside the package.
 
     Parameters
     ----------
@@ -635,10 +649,10 @@ class Measured:
         return np.array_equal(np.ravel(self.probe.query(*args, **keys)), self.value)
 
     def value_pairs(self) -> Iterator[ValuePair]:
-        """Yield the pairs of values to compare: the worst moves, and the real move.
+        """Yield the pairs of values whose answers are compared.
 
-        The worst moves are the largest ones within the declared sensitivity. The real
-        move is the one between the queries on the two neighbours.
+        These are pairs that differ by as much as the declared sensitivity allows, and
+        the real values of the query on the two neighbours.
         """
         if self.release.selects:
             yield from self._score_pairs()
@@ -659,11 +673,11 @@ class Measured:
             yield ValuePair("as a record moves it", base, other, args, at)
 
     def _pairs_elsewhere(self, pair: ValuePair) -> Iterator[ValuePair]:
-        """Yield the same move from other places, if answers do not move like the value.
+        """Yield shifted pairs of values, if answers do not change as much as the value.
 
-        One place is 0, where truncated noise would differ. The other is the place at
-        which the move changes answers most: if values are rounded before noise is
-        added, the move may become larger.
+        One pair starts at 0, where truncated noise would differ. The other starts where
+        the answers change most. If values are rounded before noise is added, their
+        difference may become larger.
         """
         if self._follows_value(pair):
             return
@@ -686,7 +700,7 @@ class Measured:
             yield ValuePair(f"{pair.words}, from elsewhere", first, first + move)
 
     def _is_admitted(self, value: Array) -> bool:
-        """Return whether a query neither rounds nor clips a value."""
+        """Return whether the mechanism's query leaves a value unchanged."""
         try:
             return np.array_equal(self._query(value), value)
         except Exception:
@@ -699,7 +713,7 @@ class Measured:
         return np.ravel(asked)
 
     def _score_pairs(self) -> Iterator[ValuePair]:
-        """Yield pairs of scores in which some overtake others by the declared moves.
+        """Yield pairs of scores that change by the declared sensitivity and swap ranks.
 
         In the first pair, all scores are equal on one side, and one of them is ahead on
         the other side. In the second pair, half of the scores are behind on one side,
@@ -722,7 +736,7 @@ class Measured:
                 yield pair
 
     def _largest_moves(self) -> Iterator[tuple[str, Array]]:
-        """Yield the names and the largest moves within the declared sensitivity."""
+        """Yield the largest changes within the declared sensitivity, with names."""
         size, k = self._sensitivity, self.value.size
         if k == 1:
             yield "moved by its sensitivity", size * np.ones(1)
@@ -837,7 +851,7 @@ class Measured:
         return sides[0], sides[1]
 
     def _follows_value(self, pair: ValuePair) -> bool:
-        """Return whether answers move by exactly as much as the value."""
+        """Return whether answers change by exactly as much as the value."""
         here, there = self._both(pair.first, pair.second, 30 if self.batches else 1)
         if here.shape[1:] != pair.first.shape:
             return False

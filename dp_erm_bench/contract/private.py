@@ -1,11 +1,13 @@
 """Private values: numbers that depend on records and may leave through mechanisms only.
 
-Everything computed from a private value is private, whether by operators, by numpy and
-scipy, or by compiled kernels. An operation that would publish a private value raises a
-`Leak`, which names the line of code. Such an operation uses the value as a condition, a
-plain number, a count, a key or a text, or writes it to a file or a public array. An
-array that a solver makes is public until a private value is written to it or to a view
-of it; an array and its views share one `ArrayState`. Types and dtypes are public.
+Everything computed from a private value is private. This holds for operators, for numpy
+and scipy, and for compiled kernels. An operation that would publish a private value
+raises a `Leak`, which names the line of code. Such an operation uses the value as a
+condition, a plain number, a count, a key or a text, or writes it to a file or a public
+array.
+
+An array that a solver makes is public until a private value is written to it or to a
+view of it. An array and its views share one `ArrayState`. Types and dtypes are public.
 Lengths are public, too, unless a sample or a selection decides them.
 """
 
@@ -128,7 +130,7 @@ def _expression_of(code: types.CodeType, instruction: int, line: int) -> CodeLin
 
 
 class Ended(Exception):
-    """A loop whose condition is forced has run long enough."""
+    """Raised to end a run whose loop condition is forced, after enough rounds."""
 
 
 class Leak(UsageError):
@@ -446,7 +448,7 @@ def _call_method(self: Private, found: Any, *args: Any, **keys: Any) -> Any:
 
 
 def _is_selection(key: Any) -> bool:
-    """Return whether a part of a key is a private slice or mask.
+    """Return whether an index, or a part of it, is a private slice or mask.
 
     The number of entries that it selects is then private.
     """
@@ -464,7 +466,7 @@ class Guard(StandIn):
     """A stand-in for an object of the package; its answers are private or public."""
 
     secret = False
-    """Whether the result of a function that gets this object may depend on records."""
+    """Whether a result computed from this object may depend on records."""
 
     def __init__(self, raw: Any) -> None:
         object.__setattr__(self, "_raw", raw)
@@ -487,7 +489,10 @@ class Public(Guard):
 
 
 def public_object(raw: Any) -> Any:
-    """Return the guard of a public object, an instance of a subclass of its class."""
+    """Return the guard (stand-in) of a public object.
+
+    The guard is an instance of a subclass of the object's class.
+    """
     kind = type(raw)
     if isinstance(raw, np.random.Generator):  # a class in C, without subclasses here
         return Public(raw)
@@ -499,15 +504,16 @@ def public_object(raw: Any) -> Any:
 
 @functools.singledispatch
 def guard_by_kind(value: Any) -> Any:
-    """Return the guard of an object that may contain records, else the object itself.
+    """Return the guard (stand-in) of an object that may contain records.
 
-    The guard for each type is registered in the module that defines the guard.
+    Other objects are returned themselves. The guard for each type is registered in the
+    module that defines the guard.
     """
     return value
 
 
 def guard(value: Any) -> Any:
-    """Return the guard of a value, or the value itself if its type has no guard.
+    """Return the guard (stand-in) of a value, or the value itself if it has none.
 
     Guards report the type of their raw objects, so the real type is looked up.
     """
@@ -529,7 +535,7 @@ def walk_leaves(value: Any) -> Iterator[Any]:
 
 
 def first_private(*values: Any) -> Any:
-    """Return the first private value in nested containers; None if there is none."""
+    """Return the first private value in nested containers, or None."""
     return next(filter(is_private, walk_leaves(values)), None)
 
 
@@ -542,13 +548,13 @@ def any_private(*values: Any) -> bool:
 
 
 def hidden_of(*values: Any) -> set[int]:
-    """Return the private lengths of some values."""
+    """Return the lengths of some values that are private."""
     private = (one for one in walk_leaves(values) if type(one) is Private)
     return {size for one in private for size in one._hidden}
 
 
 def is_guard(value: Any) -> bool:
-    """Return whether a value is a guard."""
+    """Return whether a value is a guard: a stand-in that replaces the real object."""
     return issubclass(type(value), Guard)
 
 
@@ -563,7 +569,7 @@ def over(function: Callable[[Any], Any], value: Any) -> Any:
 
 
 def unwrap_values(value: Any) -> Any:
-    """Return values without their guards, also inside nested containers.
+    """Return raw values without their guards (stand-ins), also in containers.
 
     A function of the solver becomes one that takes and returns raw values.
     """
@@ -620,7 +626,7 @@ def as_private(value: Any, hidden: Iterable[int] = NOTHING, source: Any = None) 
 
 
 def as_public(value: Any, state: ArrayState | None = None) -> Any:
-    """Return public arrays wrapped, so that private values may be written to them.
+    """Return public arrays in a wrapper that private values may be written to.
 
     Public objects get a guard, and other values are returned as they are.
     """

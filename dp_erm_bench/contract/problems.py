@@ -37,11 +37,11 @@ RADIUS = np.array([1.0, 2.0, 0.5, 3.0, 1.0, 0.3])
 def objectives(constrained: bool = False) -> list[Parts]:
     """Return triples of a loss, a penalty and a constraint for checks of algorithms.
 
-    Every loss of `curved_losses` is combined with every separable penalty and, if
-    ``constrained``, with every constraint (without a penalty). Few algorithms support
-    the other losses, so there are fewer combinations with these losses. Losses with a
-    kink take turns over the separable penalties and the constraints. Linear and
-    non-convex losses get a ridge penalty and one constraint. Penalties that are not
+    Every loss of `curved_losses` is combined with every separable penalty. If
+    ``constrained``, it is also combined with every constraint (without a penalty). Few
+    algorithms support the other losses, so these losses get fewer combinations. Each
+    separable penalty and each constraint gets one loss with a kink. Each linear or
+    non-convex loss gets a ridge penalty and one constraint. Penalties that are not
     separable cost more time. If such a penalty exists for every p, it is combined with
     two losses.
     """
@@ -220,7 +220,7 @@ STRENGTH = 0.1
 
 @dataclass(frozen=True, eq=False)
 class RecordChange:
-    """The records of a dataset D, and the one record that differs on D'.
+    """The records of a dataset D, and the one record that differs in its neighbour D'.
 
     Attributes
     ----------
@@ -290,7 +290,9 @@ def _corner_of_bounds(p: int) -> Array:
 
 
 def outlying_record(rng: np.random.Generator, n: int = 10, p: int = 4) -> RecordChange:
-    """Return tiny records, one of which moves to a corner and changes its label.
+    """Return tiny records, one of which becomes large and changes its label.
+
+    The changed record moves to a corner of the declared bounds.
 
     Parameters
     ----------
@@ -305,7 +307,7 @@ def outlying_record(rng: np.random.Generator, n: int = 10, p: int = 4) -> Record
 
 
 def record_of_lone_column(rng: np.random.Generator) -> RecordChange:
-    """Return records, one of which changes an empty column and a constant column."""
+    """Return records, one of which fills an empty column and varies a constant one."""
     base = _align_records(rng, 9, 5, 0.5)
     base.X[:, 3], base.X[:, 4] = 0.0, 0.7
     other = np.append(base.X[base.record, :3], [2.5, -1.0])
@@ -315,7 +317,8 @@ def record_of_lone_column(rng: np.random.Generator) -> RecordChange:
 def record_of_other_column(rng: np.random.Generator) -> RecordChange:
     """Return records, one of which moves its only entry to another column.
 
-    So the contributions of its old and its new entry do not cancel.
+    The old and the new entry are in different columns, so their contributions do not
+    cancel.
     """
     base = _align_records(rng, 8, 4, 0.05)
     base.X[base.record], other = np.diag(column_bounds_of(4))[[1, 3]]
@@ -334,7 +337,7 @@ def record_between_clusters(rng: np.random.Generator) -> RecordChange:
 def lone_nonzero_record(rng: np.random.Generator) -> RecordChange:
     """Return records of zeros, one of which becomes nonzero.
 
-    Only the entries of this record are not whole numbers; they need all digits.
+    Only the entries of this record are not whole numbers; all others are.
     """
     X, y = np.zeros((5, 4)), np.where(np.arange(5) % 2 == 0, 1.0, -1.0)
     return RecordChange(
@@ -375,7 +378,7 @@ def widest_label(rng: np.random.Generator) -> RecordChange:
 def record_without_bounds(
     rng: np.random.Generator, n: int, times: float
 ) -> RecordChange:
-    """Return records without declared bounds, one of which moves very far.
+    """Return records without declared bounds, one of which is moved very far.
 
     Parameters
     ----------

@@ -33,11 +33,14 @@ CLIPS = {"a": 0.5, "b": 1.0, "c": 2.0, "d": 0.7, "e": 1.3}
 MANY = 64
 NEWS, ALONE = 200, 60
 FAR_OFF = 5.0
-"""Standard deviations of a count of fair coins; a sound solver hardly exceeds them."""
+"""Number of standard deviations from the mean at which the trial count fails.
+
+The count is like a number of heads among fair coins if the solver is sound.
+"""
 BESIDE = [(1, 0), (0, 1), (4, 2)]
-"""Numbers of losing runs before the best one, and after it."""
+"""Numbers of worse runs that are placed before and after the best run."""
 TRIED = 300
-"""Number of seeds that are tried until the coins fall as wanted."""
+"""Number of seeds that are tried until the coins stop the runs as wanted."""
 
 
 def compiled_steps_agree(candidate: Candidate) -> None:
@@ -153,10 +156,10 @@ def public_draws_belong_to_the_trial(candidate: Candidate) -> None:
 
 
 def noise_is_news_to_the_solver(candidate: Candidate) -> None:
-    """Check that a trial's own noise moves it as much as another trial's noise does.
+    """Check that a trial's own noise moves it as far as another trial's noise does.
 
-    The schedule of a trial may use its identity, which also seeds the noise. A solver
-    that draws the noise a second time could subtract it.
+    The public random schedule of a trial may use its identity, which also seeds the
+    noise. A solver that draws the noise a second time could subtract it.
     """
     batchable = candidate.solver.batchable
     names = [f"news {k}" for k in range(NEWS if batchable else ALONE)]
@@ -179,9 +182,9 @@ def noise_is_news_to_the_solver(candidate: Candidate) -> None:
 
 
 def _count_nearer(on: Subject, names: Sequence[str]) -> float:
-    """Return the number of trials that move less with their own noise.
+    """Return the number of trials that their own noise moves less than other noise.
 
-    Each trial is compared with a run that has another trial's noise. A tie counts 1/2.
+    The other noise is that of another trial. A tie counts 1/2.
     """
     others = tuple(f"{name}, other" for name in names)
 
@@ -247,7 +250,7 @@ def _run_of(candidate: Candidate, case: Case) -> Run:
 def _is_secret(
     title: str, made: Callable[[], Run], beside: Sequence[tuple[int, int]]
 ) -> bool:
-    """Check that losing runs do not change a best run; False if no run is repeated."""
+    """Check that worse runs do not change the best run; False if no run is repeated."""
     kept = _published_bytes(made(), 0, 0)
     for before, after in beside if kept else ():
         same = _published_bytes(made(), before, after) == kept
@@ -257,7 +260,7 @@ def _is_secret(
 
 
 def _published_bytes(run: Run, before: int, after: int) -> bytes:
-    """Return the bytes that a run publishes if losers surround its best repetition.
+    """Return the bytes that a run publishes if worse repetitions surround the best one.
 
     They contain the iterates bit for bit, the length and the passes of the run, and the
     scores of the best repetition. They are empty if the run repeats nothing.
@@ -282,9 +285,10 @@ def _published_bytes(run: Run, before: int, after: int) -> bytes:
 def _place_best(
     mechanism: RepeatAndSelectMechanism, before: int, after: int, scores: list[float]
 ) -> None:
-    """Let the repetition with the first streams win, with losers before and after it.
+    """Make the repetition with the first streams the best one, in a given place.
 
-    The score of the winner is appended to ``scores``.
+    There are ``before`` worse repetitions before it and ``after`` of them after it. The
+    score of the winner is appended to ``scores``.
     """
     plain, every = mechanism._run_attempt, before + 1 + after
     order = [*range(1, before + 1), 0, *range(before + 1, every)]
@@ -296,7 +300,7 @@ def _place_best(
         return output, float(loses)
 
     falls = [False] * (every - 1) + [True]
-    # Seeds under which a solver that draws the coins again finds this number, too.
+    # A solver that draws the coins again must find this number of runs, too.
     for name in map(str, range(TRIED)):
         mechanism.seeds = stream_seeds([name], "number of runs")
         if [mechanism._is_last(k) for k in range(every)] == falls:

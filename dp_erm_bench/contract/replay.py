@@ -50,14 +50,17 @@ from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.trust.replay import compare_logs
 
 AT_ONCE = 20
-"""Number of cases whose accounts are kept in memory at a time."""
+"""Number of cases whose recorded runs are kept in memory at a time."""
 ROUNDED = 1e-13
-"""Change of a release by rounding / its sensitivity, per unit of noise multiplier."""
+"""Allowed rounding of a change divided by its sensitivity, per unit of z.
+
+Here z is the noise multiplier.
+"""
 
 
 @dataclass
 class ReplayResult:
-    """The result of replaying a case.
+    """The result of one replay: what differs between the runs on D and on D'.
 
     Attributes
     ----------
@@ -167,7 +170,7 @@ def _compare(result: ReplayResult, first: Account, second: Account) -> None:
         for name in first.sampled.keys() & report.ratios.keys():
             twice = getattr(first.sampled[name], "zeroed", False)
             report.ratios[name] /= 2.0 if twice else 1.0
-    if case.family in FAR:  # how far queries move says nothing
+    if case.family in FAR:  # the sizes of changes mean nothing here
         report.ratios = {}
         result.violations += report.violations(slack)
         return
@@ -198,7 +201,7 @@ def _judge_errors(result: ReplayResult, first: str, second: str) -> None:
 
 
 def _equate_near_values(first: Account, second: Account) -> None:
-    """Equate values computed from equal minimisers where they nearly agree."""
+    """Make nearly equal values equal, if they follow from equal minimisers."""
     queries = zip(first.log.exchanges, second.log.exchanges, strict=False)
     both = [(one.query.value, other.query.value) for one, other in queries]
     both += zip(first.log.iterates, second.log.iterates, strict=False)
@@ -211,14 +214,14 @@ def _equate_near_values(first: Account, second: Account) -> None:
 TRIALS = 6
 LOUD = 30.0
 TIMES, LONGER = 20, 60
-"""A factor for parameters, and a number of steps.
+"""Factor by which one parameter is increased, and number of steps of a long run.
 
-They are large enough to sample every record, and to move far from the start.
+Both are so large that the runs sample every record and move far from the start.
 """
 SHARES = (5.0, 500.0)
-"""Budgets of which released constants take a share.
+"""Epsilons of runs that release smoothness constants out of a share of the budget.
 
-Under the second budget, the constants are above the floor that the noise sets.
+At the second epsilon, the constants exceed the lower limit that the noise sets.
 """
 WEAK = 0.02
 
@@ -274,12 +277,12 @@ def _far_cases(candidate: Candidate) -> Iterator[Case]:
 
 
 def samples_are_those_charged(candidate: Candidate) -> None:
-    """Check that a record affects only the sums over samples that contain it."""
+    """Check that a record affects only sums over samples that contain it."""
     _require_none(replay_results(candidate), lambda one: one.sampled)
 
 
 def records_are_read_once(candidate: Candidate) -> None:
-    """Check that no record is read twice if the release charges for one reading.
+    """Check that no record is read twice if the release is charged for one reading.
 
     A record that the mechanism did not hand out must not be read at all.
     """
@@ -360,10 +363,10 @@ def replay_results(candidate: Candidate) -> list[ReplayResult]:
 
 
 def cases_answered_twice(candidate: Candidate) -> Iterator[Case]:
-    """Yield a case of each small family twice; the first time D' gets other answers.
+    """Yield one case of each small family of neighbours twice.
 
-    If a solver keeps an answer for later runs, this answer then differs between D and
-    D'.
+    The first time, the run on D' gets its own answers instead of those on D. If a
+    solver keeps an answer for later runs, this answer then differs between D and D'.
     """
     usual = [case for case in varied_cases(candidate) if not case.long]
     firsts = {case.family: case for case in reversed(usual)}
@@ -375,7 +378,7 @@ def cases_answered_twice(candidate: Candidate) -> Iterator[Case]:
 
 def all_cases(candidate: Candidate) -> Iterator[Case]:
     """Yield all cases except those that release smoothness constants."""
-    # First those in which the record decides most: caches keep what they see first.
+    # First the cases that the record affects most: caches keep what comes first.
     yield from varied_cases(candidate)
     for number, case in enumerate(cases_at_corners(candidate)):
         yield case
@@ -391,9 +394,9 @@ def cases_at_corners(
 ) -> Iterator[Case]:
     """Yield cases of the variants on problems whose records are at the bounds.
 
-    Every two values of parameters, losses, penalties and constraints occur together if
-    the solver supports them. Each such combination is run under both adjacencies, on
-    all pairs of neighbours.
+    Every pair of values of two parameters, losses, penalties or constraints occurs if
+    the solver supports the pair. Each such combination is run under both adjacencies,
+    on all pairs of neighbours.
 
     Parameters
     ----------
@@ -449,7 +452,10 @@ def _loud_case(
 
 
 def _long_cases(candidate: Candidate) -> Iterator[Case]:
-    """Yield long runs at the bounds, with defaults or one value parameter increased."""
+    """Yield long runs on records at the bounds.
+
+    They have the default parameters, or one value parameter increased.
+    """
     yield from cases_at_corners(candidate, LONGER)
     usual = dict(params_of(candidate.build()))
     for name, one in candidate.parameters.items():
@@ -495,7 +501,7 @@ def _cases_of_private_constants(candidate: Candidate) -> Iterator[Case]:
         case = _loud_case(candidate, solver, parts, adjacency, group)
         families = [
             f"{CORNERS} {number} {kind.value}"
-            # A record of zeros moves the M_j most: it is a replacement, too.
+            # A record of zeros changes the M_j most. It is a replacement, too.
             for kind in sorted({adjacency, Adjacency.ZERO_OUT})
             for number in range(len(neighbours(kind, parts, WEAK)))
         ]

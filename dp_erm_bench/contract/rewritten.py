@@ -32,11 +32,14 @@ DECIDE, ENTER, KERNEL = (f"__dp_erm_bench_{word}__" for word in ("if", "in", "ke
 COMPILERS = re.compile(
     r"n?jit\w*|\w*vectorize|cfunc|stencil|kernel|exact|compile_cached"
 )
-"""Names of decorators that compile a function to machine code."""
+"""Pattern of the names of decorators that compile a function to machine code."""
 TURNS = 12
-"""Number of times that a forced condition is true before its run ends."""
+"""Number of times that a forced condition is true before its run is ended."""
 UNASKED = frozenset({"limits", "step_work", "printed_constant", "printed_form"})
-"""Methods of solvers that declare cost, accuracy or names, and publish nothing."""
+"""Methods of solvers that need not be covered, because they publish nothing.
+
+They declare cost, accuracy or names.
+"""
 
 
 @dataclass(eq=False)
@@ -403,7 +406,7 @@ def _is_compiler(node: Any) -> bool:
 
 
 def _is_own_condition(node: Any) -> bool:
-    """Return whether a part of a condition is itself a condition, and not a guard."""
+    """Return whether a part of a condition counts as a condition of its own."""
     plain = node.operand if isinstance(node, ast.UnaryOp) else node
     if isinstance(plain, ast.Compare):
         return not any(isinstance(op, ast.Is | ast.IsNot) for op in plain.ops)

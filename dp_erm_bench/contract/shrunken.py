@@ -1,9 +1,9 @@
-"""Replay a solver with small numbers in place of the large numbers of its source.
+"""Replay a solver after replacing the large numbers in its source by small ones.
 
-The check with private values finds data that bypass the mechanisms, at any size of the
-problem. But how far queries move is seen only at the sizes that are replayed. So a
-number of the source that no replay reaches, such as 30000, is replaced by a small one,
-such as 3.
+The check with private values finds data that bypass the mechanisms, whatever the size
+of the problem. How far queries change is seen only at the sizes that are replayed. A
+solver may do something else from a size on that no replay reaches, such as 30000. So
+this number is replaced by a small one, such as 3.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ SMALL = (3, 5)
 CASES = 200
 """Largest number of replays in which all numbers are small together."""
 KEPT = (extend.shape, extend.value, extend.Limit)
-"""Functions whose numbers belong to parameters, which the replays vary themselves."""
+"""Functions in whose calls no number is replaced: they declare parameters or limits.
+
+The replays vary the parameters themselves.
+"""
 REFUSALS = frozenset({"unsupported_reason", "refusal"})
 """Methods that return a reason to refuse a problem."""
 ARITHMETIC = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)

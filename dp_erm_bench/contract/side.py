@@ -3,16 +3,18 @@
 Random numbers that a solver draws itself (``plan``) are those of the same trial on both
 sides. The noise is not: a solver that looks at a mechanism's stream finds another one
 on D'. Secret random choices are replaced by public ones. A public pattern decides
-whether the exchanged record is in a sample, and where it is in a random order. The
-released value of a perturbed objective is the minimiser w of
-F(w) + (ridge/2) norm2(w)^2 + b.w / n, where b is secret. The run on D' gets the b' for
-which the minimiser on D' is the same w (step 1 of ``releases.objective_gaussian``). The
+whether the exchanged record is in a sample, and where it is in a random order.
+
+The released value of a perturbed objective is the minimiser w of F(w) + (ridge/2)
+norm2(w)^2 + b.w / n, where b is secret. The run on D' gets the b' for which the
+minimiser on D' is the same w (step 1 of ``releases.objective_gaussian``). The
 difference b' - b is the change of the sum of the gradients at w, which the declared
 sensitivity bounds. Everything computed from w is equal on both sides.
 
-The accounts of both sides are compared. They show which queries move with the exchanged
-record. A query over a sample may move only if the sample contains it; if a release is
-charged for one reading of a record, only one of its queries may move.
+The queries, answers and declarations of both sides are compared. They show which
+queries change with the exchanged record. A query over a sample may change only if the
+sample contains the record. If a release is charged for one reading of a record, only
+one of its queries may change.
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ EQUAL = 1e-5
 def spread_of(
     release: InsideNoisyMax, gradient: Array, score: Callable[[Array], Array]
 ) -> float:
-    """Return the spread of scores, max_i s_i / min_j s_j.
+    """Return the spread of scores, max_i s_i / min_j s_j, of a noisy selection.
 
     Here s_i is the slope of score i times the sensitivity of coordinate i. A score is
     the absolute value of an affine function, less a constant. Far from 0 it is linear,
@@ -233,9 +235,9 @@ def public_order(
 
 
 def public_coins(family: str, mechanism: NestedMechanism) -> Seed:
-    """Return the seeds of a mechanism that makes other mechanisms, equal on both sides.
+    """Return seeds, equal on both sides, for a mechanism that makes other mechanisms.
 
-    The seeds decide when repeated runs stop, and the kinds of a run's steps.
+    The seeds decide when repeated runs stop, and which kind of step a run makes.
     """
     run = mechanism.identity.partition("/")[2]
     return stream_seeds([f"{family}/{run}" if run else family], "number of runs")
@@ -329,7 +331,7 @@ def _ridge_of_minimiser(problem: ERMProblem, b: Array, w: Array) -> float | None
 HEARD = 1e-3
 """Relative error by which rounding may reduce the noise recovered from an answer."""
 DRIFT = 1e-6
-"""Allowed difference between compiled and plain steps / the largest entry."""
+"""Allowed difference of compiled and plain steps, relative to the largest entry."""
 
 
 @dataclass
@@ -460,7 +462,7 @@ class Side:
             self._look_closer(run)
 
     def _look_closer(self, run: Run) -> None:
-        """Judge what can be seen from the run on D alone."""
+        """Check what can be seen from the run on D alone."""
         account = self.account
         for witness in self.witnesses:
             if not witness.is_as_loud(self.case.z, HEARD):
@@ -594,17 +596,18 @@ class Side:
         for one, other in zip(self.account.log.iterates, ends, strict=False):
             size = np.abs(one).max(initial=1.0)
             if not np.isfinite(size) or size > 1e8:
-                return  # it diverges, and rounding with it
+                return  # the run diverges, and rounding errors grow with it
             if not np.abs(one - other).max(initial=0.0) <= DRIFT * size:
                 self._add_complaint("compiled steps are other ones")
                 return
 
 
 SLACK, STILL, HALF = 1e-7, 1e-7, 0.5
-"""Allowed rounding in a change / its sensitivity, and in a change that must be 0.
+"""Allowed rounding in changes, and the largest own term of a sampled record.
 
-The last value is the share of a sensitivity that a sampled record's own term may reach
-under replace_one.
+The first number is for a change / its sensitivity, and the second for a change that
+must be 0. The last one is the share of a sensitivity that the term may reach under
+replace_one.
 """
 
 
@@ -626,7 +629,7 @@ def too_large(first: Account, ratios: Mapping[str, float]) -> Iterator[str]:
 
 
 def moves_of(first: Account, second: Account, name: str) -> list[NDArray[np.bool_]]:
-    """Return whether the record moves each trial's query, for each use of a release.
+    """Return, for each use of a release, which trials' queries the record changes.
 
     There is one array of shape (B,) for each use.
 
@@ -650,7 +653,7 @@ def moves_of(first: Account, second: Account, name: str) -> list[NDArray[np.bool
 
 
 def moved_outside_samples(first: Account, second: Account) -> Iterator[str]:
-    """Yield a sentence for each release that moves with a record not in its sample."""
+    """Yield a sentence for each release that a record outside its sample changes."""
     for name in sorted(first.sampled):
         for use, moved in enumerate(moves_of(first, second, name)):
             if any(

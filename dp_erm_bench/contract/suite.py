@@ -40,7 +40,7 @@ VERDICTS = {
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The result of a check.
+    """The result of one check of an algorithm.
 
     Attributes
     ----------

@@ -1,9 +1,10 @@
-"""Checks of a solver that gets private values (`private`, `guards`).
+"""Checks of a solver that gets private values instead of real data.
 
-If a private value would bypass the mechanisms, the checks name the line where it does
-so, for any number of records, features or steps. A condition on sizes could hide such a
-line (``if problem.n >= 30000``). So each public condition is made true and false in
-runs on small problems, and a block that no run entered is reported.
+The modules `private` and `guards` make these values. If a private value would bypass
+the mechanisms, the checks name the line where it does so, for any number of records,
+features or steps. A condition on sizes could hide such a line (``if problem.n >=
+30000``). So each public condition is made true and false in runs on small problems. A
+block that no run entered is reported.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.solvers.private import UnchargedUses, publish_by_declaration
 
 SMALL = ("outlier", "sparse", "wide", "one column", "no bounds")
-"""Families of neighbours; runs are made on the problem on D of each family."""
+"""Families of neighbours; each family's problem on D is used in a run."""
 STEPS = 4
 SIZES = (
     name_of_size("outlier", 66, 40),
@@ -152,7 +153,7 @@ def exempt_names(candidate: Candidate) -> set[str]:
 
 @functools.lru_cache(maxsize=16)
 def findings_of(candidate: Candidate) -> Findings:
-    """Return the findings of a candidate's runs with private values."""
+    """Return what was found in runs of an algorithm with private values."""
     with contextlib.ExitStack() as stack:
         return _Typed(candidate, stack).judge_all()
 
@@ -202,7 +203,7 @@ class _Typed:
         return self.found
 
     def _rows_of_replays(self) -> Iterator[TypedCase]:
-        """Yield a case for each row of parameters of the replays."""
+        """Yield a case for each combination of parameters that replays use."""
         rows = {case.params: case for case in varied_cases(self.candidate)}
         for number, case in enumerate(rows.values()):
             is_large = case.family in (*LARGE, ENORMOUS)
@@ -346,7 +347,7 @@ def subjects(candidate: Candidate) -> Iterator[TypedCase]:
 
 
 def _at_their_ends(candidate: Candidate, variant: Any) -> Iterator[TypedCase]:
-    """Yield cases of a variant without clipping, without steps, or with full batches.
+    """Yield cases of a variant without clipping, without steps, and with full batches.
 
     Without clipping, the declared bounds on the records limit the gradients.
     """

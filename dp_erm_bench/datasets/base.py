@@ -32,11 +32,11 @@ MISSING = frozenset(
 )
 """Texts of cells that mean a missing value, unless one is declared as a word.
 
-They are compared without regard to case, except for None: `none` is a common category.
+Case is ignored, except for None, because `none` is a common category.
 """
 
 WIDTH = 64
-"""Least number of bytes that a run needs per feature: eight vectors of p numbers."""
+"""Smallest number of bytes that a run needs per feature: eight vectors of p numbers."""
 
 PARTS = ("data", "indices", "indptr")
 
@@ -57,12 +57,12 @@ class Uncharged(StrEnum):
 
 
 READ = tuple(map(Uncharged, ("classes", "features", "header", "kinds", "categories")))
-"""Uncharged uses when a file is read, to find in its records what is not declared."""
+"""Uncharged uses that find in a file's records what is not declared."""
 
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """Public bounds on a record, declared in the dataset's yaml, not computed.
+    """Public bounds on a record, which are declared and not computed from the data.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class Bounds:
 
 
 Feature: TypeAlias = "tuple[str, str | None]"
-"""The name of a feature, and the column whose category it indicates, if any."""
+"""The name of a feature, and the column whose category it indicates (or None)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +127,7 @@ class Ranges:
 
     @property
     def ends(self) -> tuple[Array, Array]:
-        """Return the ends of the ranges, infinite for columns that are left alone."""
+        """Return the ends of the ranges; infinite for columns that are not changed."""
         left = self.indicators & self.scaled
         low, high = np.where(left, -np.inf, self.low), np.where(left, np.inf, self.high)
         return low, high
@@ -135,19 +135,18 @@ class Ranges:
 
 @dataclass(frozen=True)
 class Clipping:
-    """What clipping to declared bounds changed.
+    """Facts on what clipping to declared bounds changed.
 
-    It is computed from the records, so it is not private.
+    They are computed from the records, so they are not private.
 
     Parameters
     ----------
     share : float
         Share of the training records with a feature or a label that was changed.
     columns : tuple of int
-        Columns whose own bound was exceeded by more than a share `OFTEN` of the
-        records.
+        Columns whose own bound more than a share `OFTEN` of the records exceeded.
     label : bool
-        Whether the bound on the label was exceeded by more than the same share.
+        Whether more than the same share of the labels exceeded their bound.
     """
 
     share: float
@@ -156,7 +155,7 @@ class Clipping:
 
 
 OFTEN = 0.1
-"""Share of clipped records above which clipping is more than an exception."""
+"""Share of clipped records above which clipping is not just an exception."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +198,8 @@ class Dataset:
     columns : tuple of str
         Names of the features without the intercept; empty if they have none.
     ranges : Ranges or None
-        Declared ranges to which the raw records were held or by which they were mapped.
+        Declared ranges to which the raw records were restricted, or by which they were
+        mapped.
     clipping : Clipping or None
         What clipping to the bounds changed; None without clipping, or if it is not
         known.
@@ -247,7 +247,7 @@ class Dataset:
 
     @cached_property
     def spec(self) -> Mapping[str, Any]:
-        """Return the part of a trial's spec that describes the dataset, JSON-able.
+        """Return the part of a trial's spec that describes the dataset, as JSON data.
 
         For a loaded dataset this is its yaml with overrides. For a user's own arrays it
         is their name, the hash of their content and the declared bounds.
@@ -357,7 +357,7 @@ def is_missing(value: Any) -> bool:
         return not MISSING.isdisjoint((text.strip(), text.strip().casefold()))
     try:
         return value is None or bool(value != value)
-    except (TypeError, ValueError):  # the NA of pandas; an array
+    except (TypeError, ValueError):  # NA of pandas, or an array
         return not hasattr(value, "__len__")
 
 
@@ -501,7 +501,7 @@ def feature_parts(X: Features) -> dict[str, NDArray[Any]]:
 def assemble_features(
     shape: tuple[int, int], arrays: Mapping[str, NDArray[Any]]
 ) -> csc_array:
-    """Return the sparse features that given arrays describe, without copying these."""
+    """Return the sparse features that consist of the given arrays, without a copy."""
     from scipy.sparse import csc_array
 
     columns = tuple(arrays[f".{part}"] for part in PARTS)
@@ -544,7 +544,7 @@ def largest_entries(n: int, rows: NDArray[Any], data: Array) -> Array:
 
 
 def compute_once(data: Dataset, compute: Callable[..., Any], *given: Any) -> Any:
-    """Return ``compute(X, *given)``, computed once for a dataset that cannot change.
+    """Return ``compute(X, *given)``, which is computed once for a read-only dataset.
 
     Parameters
     ----------
@@ -575,9 +575,9 @@ def keep_for_dataset(
         Its ``derived`` keeps the last ``most`` values of each ``what``, by key. Nothing
         is kept if its features or labels can be written to.
     what : hashable
-        What kind of value it is, such as the function that computes it.
+        The kind of the value, such as the function that computes it.
     key : hashable
-        What the value depends on, apart from the dataset.
+        Everything on which the value depends, apart from the dataset.
     make : callable
         Computes the value, without arguments.
     most : int

@@ -52,7 +52,7 @@ class File:
     """
 
     covered = ("path", "format")
-    """Options that are left out of keys, because the fingerprint covers them."""
+    """Options that are not part of keys, because the fingerprint covers them."""
 
     def __call__(
         self,
@@ -147,7 +147,7 @@ class File:
         first: int | None = None,
         text: Any = None,
     ) -> tuple[Uncharged, ...]:
-        """Return the uses of the data in reading the file that no budget pays for.
+        """Return the uses of the data, when the file is read, that no budget pays for.
 
         Parameters
         ----------
@@ -270,7 +270,7 @@ def parse_npz(content: bytes, labelled: bool = True) -> Raw:
 
 
 def _sparse_features(arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """Return the sparse features whose parts are arrays of an archive."""
+    """Return the sparse features that are stored as several arrays of an archive."""
     from scipy.sparse import csc_array, csr_array
 
     check_width(int(arrays["shape"][1]), "dataset.path: the shape of the npz file")

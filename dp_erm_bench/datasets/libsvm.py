@@ -6,10 +6,10 @@ file as it is stored). Files ending in ``.bz2``, ``.xz`` or ``.gz`` are decompre
 The columns ``libsvmdata_name``, ``p``, ``task`` and ``labels`` describe a file as a set
 of libsvmdata.
 
-libsvmdata reads the place of its home folder once, when it is imported. It looks files
-up by a pattern that is not anchored, and deletes the files that it finds unless there
-are two. It writes neither atomically nor with a checksum. So each download is made in a
-folder of its own, and the data that arrive are kept in our cache with their hash.
+libsvmdata determines its home folder only once, when it is imported. It finds files by
+a pattern that may match other files, and deletes the files that it finds unless there
+are two. It writes neither atomically nor with a checksum. So each download gets its own
+folder, and the data are then kept in our cache with their hash.
 """
 
 from __future__ import annotations
@@ -268,16 +268,19 @@ def is_reachable(host: str) -> bool:
 
 HOST = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/"
 WRONG = {f"w{i}a{part}" for i in (3, 4, 5, 6) for part in ("", "_test")}
-"""Names under which libsvmdata 0.5 downloads w1a."""
+"""Names of sets for which libsvmdata 0.5 downloads w1a instead."""
 
 NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
 ENTRY = re.compile(rb"([-+]?\d+):" + NUMBER.pattern, re.ASCII)
 
 DENSE_FROM = 0.5
-"""Share of non-zeros from which features are made dense, unless their file decides."""
+"""Share of non-zeros from which features are stored as a dense array.
+
+This does not hold for files that decide it themselves.
+"""
 
 EMPTY = 0.05
-"""Largest share of the listed features that may be empty at the end of a set."""
+"""Largest share of a set's listed features that may be empty at the end."""
 
 DECIDED = "which dataset.p is unless it is declared"
 
@@ -292,7 +295,7 @@ def parse_svmlight(*contents: bytes, p: int | None = None, first: int | str = 1)
     *contents : bytes
         Contents of the files, decompressed.
     p : int or None
-        Number of features; None: as many as occur.
+        Number of features; None means as many as occur.
     first : int or str
         Number of the first feature, 0 or 1; ``'auto'`` means 0 if a feature 0 occurs,
         else 1.
@@ -333,9 +336,9 @@ def _parse_listed(content: bytes, p: int | None) -> Raw:
     Raises
     ------
     DataUnavailable
-        If the file is wider than listed, or so much narrower that the listed width must
-        be wrong. The last features of a part of a set may be empty, as 4 of 123 are in
-        a1a.
+        If the file has more features than listed, or so many fewer that the listed
+        number must be wrong. The last features of a part of a set may be empty, as are
+        4 of 123 in a1a.
     """
     try:
         X, y = parse_svmlight(content, p=p)
@@ -366,7 +369,7 @@ def _check_rows(content: bytes, p: int | None, first: int | str) -> None:
     Raises
     ------
     UsageError
-        With numbers of features in the row, but no other content of the row.
+        The message names numbers of features in the row, but no other content of it.
     """
     least = 0 if first == "auto" else int(first)
     zero, largest, place = False, -1, 0
@@ -468,7 +471,7 @@ class LibsvmSets:
         return self._source_of(set)()
 
     def fingerprint(self, set: str | None = None) -> str | None:  # noqa: A002
-        """Return a digest of a set's source and width, None without a source."""
+        """Return a digest of a set's source and width; None without a source."""
         found = self._source_of(set).fingerprint()
         return found and digest_of_json([found, _listed_width(*_check_member(set))])
 
@@ -502,7 +505,7 @@ class LibsvmSets:
         return found if len(found) > 1 else None
 
     def uncharged(self, set: str | None = None) -> tuple[Uncharged, ...]:  # noqa: A002
-        """Return the uncharged use of the data if the number of features is read."""
+        """Return an uncharged use of the data if a file decides the number p."""
         listed = _listed_width(*_check_member(set)) is not None
         return () if listed else (Uncharged.FEATURES,)
 

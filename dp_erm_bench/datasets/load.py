@@ -98,7 +98,7 @@ def load_dataset(spec: Mapping[str, Any]) -> Dataset:
 
 
 def source_of(spec: Mapping[str, Any]) -> str:
-    """Return all that decides the records of a specification, as JSON.
+    """Return as JSON everything that determines the records of a specification.
 
     A dataset and its problems are cached in memory by this text and the specification.
     Prepared arrays are cached on disk by this text and the code of the loader and of
@@ -112,8 +112,8 @@ def source_of(spec: Mapping[str, Any]) -> str:
         of the files and what the manifest of the mirror says about them. For a package
         it is the version. It is None for generated data, or for data that are not on
         this machine yet. ``options`` are those of the loader, except options that the
-        source covers (the path). ``recipe`` has classes, split, scaling, clipping and
-        intercept. ``bounds`` are those by which columns are placed or mapped.
+        source covers (the path). ``recipe`` contains classes, split, scaling, clipping
+        and intercept. ``bounds`` are those by which columns are ordered or mapped.
 
     Raises
     ------
@@ -202,17 +202,18 @@ def _load_prepared(
 
 
 def _digest_of_preparation(dotted: str) -> str:
-    """Return the digest of the code that prepares data, empty if it is in no file."""
+    """Return the digest of the code that prepares data; empty if there is no file."""
     with contextlib.suppress(LookupError):
         return code_digest([module_named(dotted)])
     return ""
 
 
 def _prepare_dataset(spec: Spec) -> tuple[dict[str, Features], dict[str, Any]]:
-    """Return the prepared arrays, and a JSON-able dict of their features and clipping.
+    """Return the prepared arrays, and facts on their features and clipping.
 
-    Features have the names in the first row of a csv; indicators also have the name of
-    their column. The list of features is empty if they have no names.
+    The facts can be written as JSON. Features have the names in the first row of a csv;
+    indicators also have the name of their column. The list of features is empty if they
+    have no names.
     """
     raw, recipe = [*spec.loader(**spec.options)], spec.recipe
     features = getattr(raw[0], "attrs", {}).get("features", [])
@@ -243,7 +244,7 @@ def save_arrays(
         Name of the arrays in that folder.
     arrays : mapping from name to features
     told : mapping
-        Facts that are kept with the arrays and are not part of the hash, JSON-able.
+        Facts to store as JSON with the arrays; they are not part of the hash.
     """
     folder, content = paths.cache_dir() / kind / key, content_hash(arrays)
     shapes = {k: a.shape for k, a in arrays.items() if not isinstance(a, np.ndarray)}
@@ -262,7 +263,7 @@ def save_arrays(
 
 
 def stored_hash(kind: str, key: str) -> str | None:
-    """Return the hash of stored arrays, verified once per seal, or None."""
+    """Return the hash of stored arrays, or None; it is verified once per seal."""
     with contextlib.suppress(OSError):
         return _content_hash(
             kind, key, paths.file_digest(paths.cache_dir() / kind / key / SEAL)
@@ -365,8 +366,8 @@ def own_dataset(
         Whether labels 0 and 1, or booleans, become -1 and +1 if neither ``positive``
         nor ``classes`` is given.
     ranges : Ranges, optional
-        Ranges to which features are held before clipping; the bounds are those of the
-        result.
+        Ranges to which features are restricted before clipping; the bounds are those of
+        the result.
     public : bool
         Whether the user declares that the records are public.
 
@@ -402,9 +403,9 @@ def _labels_as_numbers(
 ) -> tuple[Array, bool]:
     """Return labels as numbers, and whether the classes were read from them.
 
-    Labels become -1 and +1 if it is declared which become +1. The classes are read from
-    the labels in two cases: if 0 is taken for -1, because only 0 and 1 occur, or if
-    ``positive`` is given without ``classes``.
+    Labels become -1 and +1 if it is declared which of them become +1. The classes are
+    read from the labels in two cases. Either 0 is taken for -1, because only 0 and 1
+    occur, or ``positive`` is given without ``classes``.
     """
     if np.ndim(y) != 1:
         raise UsageError(f"y of shape {np.shape(y)}: must be (n,), a label per record")

@@ -1,8 +1,8 @@
 """Prepare raw features and labels for an oracle: bounds, scales, intercept.
 
-The intercept is a last column of one constant, which is public, and so are its bounds:
-nothing about it is computed from records. Whether a column of the data is constant is
-not checked either, because that would be a private fact.
+The intercept is a last column, whose value is a public constant. Its bounds are public,
+too, since nothing about it is computed from records. Whether a column of the data is
+constant is not checked, because that would be a private fact.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from dp_erm_bench.kernels.lengths import are_usual, norm2, powers_of
 
 KEYS = ["columns", "label", "nonzeros", "norm"]
 DEFAULT = "default"
-"""Key of the bound on all columns that a mapping of names does not list."""
+"""Key of the bound on all columns that a mapping by name does not list."""
 FILL_IN = "FILL_IN"
 """Placeholder for a bound that the author of a yaml must find."""
 SCALE = "scale"
@@ -53,10 +53,10 @@ BY_BOUNDS = "bounds"
 SLACK = 1.0 + 1e-12
 """Factor by which the norm of a record may exceed its bound through rounding."""
 MOST_TOLD = 20
-"""Most columns that a sentence about the records names."""
+"""Largest number of columns that a sentence about the records names."""
 
 WIDE = 0.01
-"""A bound is called wide if all records are below this share of it."""
+"""A bound is called wide if all records are below this fraction of it."""
 
 NOT_PRIVATE = "(not private: computed from the records)"
 CORRECT = (
@@ -66,7 +66,7 @@ CORRECT = (
 BLOCK = 256
 """Number of records that are sorted at once."""
 MOST = 1e150
-"""The largest bound: squares of it add up to finite numbers."""
+"""The largest allowed bound, so that sums of its squares are finite."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +109,7 @@ class DeclaredBounds:
 
     @property
     def key(self) -> list[Any]:
-        """Return the bounds as values that JSON can hold."""
+        """Return the bounds as values that JSON can represent."""
         sparsity = [] if self.nonzeros is None else [self.nonzeros]
         plain = [self.columns.tolist(), self.norm, self.label, *sparsity]
         if not self.needs_features:
@@ -120,17 +120,17 @@ class DeclaredBounds:
 
     @property
     def needs_features(self) -> bool:
-        """Return whether the bounds depend on which column is which."""
+        """Return whether the bounds depend on the names or order of the columns."""
         return self.named is not None or self.pairs is not None or self.scale
 
     def bounds_in_order(
         self, features: Sequence[Feature], indicated: bool = True
     ) -> DeclaredBounds:
-        """Return the bounds with those given by name placed in the order of features.
+        """Return bounds in which those given by name are in the order of the features.
 
         An indicator gets the bound of its column of categories, but at most 1, because
-        it is 0 or 1 in every record. This is true if the indicators are ``indicated``,
-        that is, not rescaled by statistics of the records.
+        it is 0 or 1 in every record. This requires ``indicated``, which says that the
+        indicators are not rescaled by statistics of the records.
 
         Raises
         ------
@@ -170,7 +170,7 @@ class DeclaredBounds:
     def ranges(
         self, name: str, features: Sequence[Feature], clip: bool
     ) -> Ranges | None:
-        """Return the ranges to which raw records are held; None for plain bounds.
+        """Return the ranges to which raw records are restricted; None for plain bounds.
 
         Parameters
         ----------
@@ -213,15 +213,15 @@ class DeclaredBounds:
         the largest min(R_j, 1)^2 of its indicators.
 
         One term suffices, because each record has only one word in such a column. A
-        record with a missing value, or with a word that is not one of the categories,
-        is refused, and a record of zeros (zero_out) has no word. So at most one
-        indicator of the column is 1 and all others are 0. This is true of every single
-        record, hence of every record of a neighbouring dataset. Clipping to bounds
-        makes no entry larger in absolute value. ``scale`` does not change indicators
-        and maps numbers to at most 1. If ranges move zeros (a lower end above 0), a
-        record longer than R_2 is shrunk or refused (`clip_features`, `check_bounds`).
-        If categories are read from the records, a new word in a neighbouring dataset
-        has no indicator and contributes 0.
+        record with a missing value or with a word of no category is refused. A record
+        of zeros (zero_out) has no word. So at most one indicator of the column is 1 and
+        all others are 0. This is true of every single record, hence of every record of
+        a neighbouring dataset. Clipping to bounds makes no entry larger in absolute
+        value. ``scale`` does not change indicators and maps numbers to at most 1. If
+        ranges move zeros (a lower end above 0), a record longer than R_2 is shrunk or
+        refused (`clip_features`, `check_bounds`). If categories are read from the
+        records, a new word in a neighbouring dataset has no indicator and contributes
+        0.
 
         Raises
         ------
@@ -309,7 +309,7 @@ def _bound_arrays(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
 
 
 def _brief_range(ends: tuple[float, float]) -> str:
-    """Return the text of a range, or of its bound if the range is symmetric."""
+    """Return the text of a range; for a symmetric range, that of its bound."""
     low, high = ends
     return f"{high:g}" if low == -high else f"[{low:g},{high:g}]"
 
@@ -339,7 +339,7 @@ def _refuse_unfilled(key: str, value: object, what: str) -> None:
 
 
 def _single_bound(key: str, value: object) -> float:
-    """Return a bound, which must be one number; anything else raises UsageError."""
+    """Return a bound, which must be one number; raise UsageError for anything else."""
     if value == FILL_IN:
         what = "a bound on the absolute value"
         what += ", or a range [low,high]," * key.startswith(("columns", DEFAULT))
@@ -387,7 +387,7 @@ def _by_caller(
 
 
 def declared_bounds(spec: Mapping[str, Any] | ArrayLike, p: int) -> Bounds:
-    """Return the bounds on p features that a caller declares, see `_by_caller`."""
+    """Return the bounds on p features that a caller declares (see `_by_caller`)."""
     return _by_caller(spec).bounds_of("arrays", p)
 
 
@@ -423,7 +423,7 @@ def bounds_and_ranges(
 
 
 def _plain_lists(value: Any) -> Any:
-    """Return mappings and arrays of any kind as the mappings and lists of a yaml."""
+    """Return mappings and arrays of any kind as plain mappings and lists."""
     if isinstance(value, Mapping):
         return {key: _plain_lists(one) for key, one in value.items()}
     if hasattr(value, "tolist"):
@@ -441,7 +441,7 @@ def spec_of(bounds: Bounds, ranges: Ranges | None) -> dict[str, Any]:
 
 
 def clipping_sentence(clipping: Clipping | None, names: Sequence[str]) -> str:
-    """Return a sentence on what clipping changed, empty if it changed nothing."""
+    """Return a sentence on what clipping changed; empty if it changed nothing."""
     if clipping is None or not clipping.share:
         return ""
     columns = [names[j] for j in clipping.columns]
@@ -461,12 +461,12 @@ def clipping_warning(clipping: Clipping | None, names: Sequence[str]) -> str:
 
 
 def wide_bounds_sentence(data: Dataset, names: Sequence[str]) -> str:
-    """Return a sentence naming the declared bounds that all records are far below.
+    """Return a sentence that names the declared bounds far above all records.
 
-    The sentence is empty if there are no such bounds. For a column that is mapped from
-    a range which is not symmetric, the used part of the range counts. The sentence does
-    not name columns of zeros, columns of sparse records (in which large values may be
-    rare), and bounds that only follow from the bound on the norm.
+    The sentence is empty if there are no such bounds. If a column is mapped from a
+    range that is not symmetric, the used part of the range is compared. The sentence
+    does not name columns of zeros, columns of sparse records (in which large values may
+    be rare), and bounds that only follow from the bound on the norm.
     """
     if (bounds := data.bounds) is None:
         return ""
@@ -494,7 +494,7 @@ def _is_wide(largest: Any, bound: Any) -> Any:
 
 
 def revealing_features_sentence(data: Dataset, names: Sequence[str]) -> str:
-    """Return a sentence naming the features that equal the label up to shift and scale.
+    """Return a sentence that names features equal to the label up to shift and scale.
 
     The sentence is empty if there are no such features.
     """
@@ -516,7 +516,8 @@ def _revealing_columns(X: Features, y: Array) -> Array:
         else:
             squares = X.power(2).sum(axis=0)
         spread = squares - X.sum(axis=0) ** 2 / len(y)
-        # A rough test, as values far from 0 cancel; then each candidate is centred.
+        # This test is rough, because values far from 0 cancel. The candidates are
+        # then centred and tested again.
         near = (X.T @ centred) ** 2 > 0.99 * np.maximum(spread * size, 0.0)
         near |= spread < 1e-6 * squares
         found = []
@@ -657,12 +658,12 @@ def clip_features(
 
 
 def hold_to_ranges(name: str, X: Features, ranges: Ranges) -> Features:
-    """Hold raw features to declared ranges and map them to [-1, 1] if scaled, in place.
+    """Restrict raw features to declared ranges, and map them to [-1, 1] if scaled.
 
-    Each entry is changed by itself, and only by declared values, so no budget is spent.
-    x becomes x / R for a range [-R, R], and 2 (x - low) / (high - low) - 1 for another
-    range. Despite rounding the result is within [-1, 1], because subtraction and
-    division are monotone.
+    The features are changed in place. Each entry is changed by itself, and only by
+    declared values, so no budget is spent. x becomes x / R for a range [-R, R], and 2
+    (x - low) / (high - low) - 1 for another range. Despite rounding the result is
+    within [-1, 1], because subtraction and division are monotone.
 
     Parameters
     ----------
@@ -709,7 +710,7 @@ def hold_to_ranges(name: str, X: Features, ranges: Ranges) -> Features:
 
 
 def _of_entries(X: Features, columns: Array) -> Array:
-    """Return one value per column in a form that fits the entries of features."""
+    """Return one value per column in a form that can be combined with features."""
     if isinstance(X, np.ndarray):
         return columns
     return np.repeat(columns, np.diff(X.indptr))
@@ -724,7 +725,7 @@ def _clip_entries(X: Features, low: Array, high: Array) -> None:
 def _entries_beyond(
     X: Features, low: Array, high: Array
 ) -> tuple[NDArray[np.bool], NDArray[np.int64]]:
-    """Return a mask of the records with entries outside, and the counts by column."""
+    """Return a mask of the records with an entry out of range, and counts by column."""
     n, p = X.shape
     entries = X if isinstance(X, np.ndarray) else X.data
     outside = entries < _of_entries(X, low)
@@ -743,7 +744,7 @@ def bound_records(
     ranges: Ranges | None,
     clip: Bounds | None,
 ) -> Clipping | None:
-    """Hold features to ranges, clip records to bounds, and return what was clipped.
+    """Restrict features to ranges, clip records to bounds, and return what was clipped.
 
     Parameters
     ----------
@@ -753,9 +754,9 @@ def bound_records(
         ``X``, ``y`` and perhaps ``X_test``, ``y_test``. They are replaced or changed in
         place, so no other code may use them.
     ranges : Ranges or None
-        None: features are not held to ranges.
+        None means that features are not restricted to ranges.
     clip : Bounds or None
-        None: records are not clipped.
+        None means that records are not clipped.
 
     Raises
     ------
@@ -795,7 +796,8 @@ def map_features(name: str, X: Features, within: Ranges | Bounds) -> Features:
     X : array, sparse matrix or DataFrame of shape (n, p)
         The raw features; they are copied, not changed.
     within : Ranges or Bounds
-        Ranges to which the records were held, or bounds to which they were clipped.
+        Ranges to which the records were restricted, or bounds to which they were
+        clipped.
 
     Raises
     ------
@@ -863,7 +865,7 @@ def _keep_largest(X: Features, most: int) -> Features:
         ends = by_row.indptr[start : start + BLOCK + 1]
         entry = by_row.data[ends[0] : ends[-1]]
         row = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
-        order = np.lexsort((-np.abs(X.data[entry]), row))  # stable
+        order = np.lexsort((-np.abs(X.data[entry]), row))  # a stable sort
         goes = order[np.arange(entry.size) - (ends[:-1] - ends[0])[row] >= most]
         X.data[entry[goes]] = 0.0
     X.eliminate_zeros()
@@ -931,7 +933,7 @@ class Recipe:
     classification : bool
         Whether labels become -1 and +1.
     positive : sequence or None
-        Labels that become +1; None: the larger label of a usual pair, or of the
+        Labels that become +1. None means the larger label of a usual pair, or of the
         classes.
     standardise : bool or str
         Whether columns get mean 0 and variance 1; ``'scale'`` divides them by their
@@ -947,11 +949,12 @@ class Recipe:
     clip : DeclaredBounds or None
         Bounds to which records are clipped, after columns are rescaled.
     classes : sequence or None
-        All labels that may occur, as declared; None: they are read from the records.
+        All labels that may occur, as declared. None means that they are read from the
+        records.
     labelled : bool
         Whether there are labels; if not, all labels are 0.
     ranges : Ranges or None
-        Ranges to which features are held, and by which they are mapped, before
+        Ranges to which features are restricted, and by which they are mapped, before
         clipping.
     intercept : float
         The constant of a last column, which is added after all other steps; 0 for none.
@@ -982,7 +985,7 @@ class Recipe:
 
     @property
     def key(self) -> list[Any]:
-        """Return the values that identify a recipe, JSON-able."""
+        """Return the values that identify a recipe, in a form for JSON."""
         clip = None if self.clip is None else self.clip.key
         # The order of classes has no meaning.
         classes = self.classes and sorted(map(records.label_spelling, self.classes))
@@ -1027,7 +1030,9 @@ def split_masks(
 def prepare_arrays(
     name: str, raw: Sequence[Any], recipe: Recipe
 ) -> dict[str, Features]:
-    """Return the arrays of a dataset, prepared by a recipe, see `prepare_and_describe`.
+    """Return the arrays of a dataset, prepared by a recipe.
+
+    This is the first result of `prepare_and_describe`.
 
     Parameters
     ----------
@@ -1069,7 +1074,7 @@ def prepare_and_describe(
     records.check_raw(name, arrays["X"], y)
     if recipe.densify and not isinstance(arrays["X"], np.ndarray):
         arrays["X"] = arrays["X"].toarray(order="F")
-    column = getattr(own, "name", None)  # a Series has one
+    column = getattr(own, "name", None)  # if it is a Series
     whose = name if column is None else f"{name}, column {quote_heading(column)}"
     how: dict[str, Any] = {"classification": recipe.classification}
     how |= {"positive": recipe.positive, "classes": recipe.classes}

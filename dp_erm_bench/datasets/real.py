@@ -92,11 +92,10 @@ def _parse_wine(red: bytes, white: bytes) -> Raw:
 
 
 def _parse_communities(content: bytes) -> Raw:
-    """Return the predictive columns that lack a value in at most one record.
+    """Return the columns of the table that lack a value in at most one record.
 
-    The first five columns, which name a place and a fold, are not predictive. The last
-    column is the label. The one record that lacks a value in a remaining column is left
-    out.
+    The first five columns, which name a place and a fold, are left out. The last column
+    is the label. The one record that lacks a value in a remaining column is left out.
     """
     words = np.loadtxt(io.BytesIO(content), delimiter=",", dtype=str)[:, 5:]
     # One record lacks a value in a column in which all others have one.
@@ -106,7 +105,7 @@ def _parse_communities(content: bytes) -> Raw:
 
 
 def _parse_melting_point(content: bytes) -> Raw:
-    """Return the descriptors and the label; a column with a split is left out."""
+    """Return the descriptors and the label; a column with a given split is left out."""
     header, _ = content.split(b"\n", 1)
     columns = [*range(header.count(b",") - 1), header.count(b",")]
     table = np.loadtxt(io.BytesIO(content), delimiter=",", skiprows=1, usecols=columns)

@@ -43,7 +43,7 @@ NO_ANSWER = frozenset(
 """Labels that may mean a missing value, as `fold_word` returns them."""
 
 NINES = 10.0 ** np.arange(1, 8) - 1.0
-"""Numbers that surveys use, with either sign, for a missing answer."""
+"""Numbers that, with either sign, stand for a missing answer in surveys."""
 
 
 def column_max(X: Features) -> Array:
@@ -126,10 +126,10 @@ def label_numbers(
     classification : bool
         Whether the labels are classes.
     positive : sequence or None
-        The classes that become +1; all others become -1. None if the labels are a usual
-        pair, or if two numbers are declared.
+        The classes that become +1; all others become -1. It may be None if the labels
+        are a usual pair, or if two numbers are declared.
     classes : sequence or None
-        All labels that may occur; None: those that do occur.
+        All labels that may occur. None means those that do occur.
 
     Raises
     ------
@@ -218,7 +218,7 @@ def label_signs(name: str, y: Array) -> Array:
 
 
 def _occurring_labels(y: NDArray[Any], given: Sequence[Any]) -> list[Any]:
-    """Return the labels that occur, as text or numbers like the given ones."""
+    """Return the labels that occur; they are texts or numbers like the given ones."""
     if y.dtype.kind in base.NUMBERS:
         return list(np.unique(y.astype(np.float64)))
     if are_words(given):
@@ -268,7 +268,7 @@ def _check_others(
 
 
 def missing_codes(values: NDArray[Any]) -> list[float]:
-    """Return the numbers that look like codes for a missing value, such as -9 or 999.
+    """Return the numbers that look like codes for a missing value, as -9 or 999 do.
 
     All their digits are 9, and they are the only negative numbers or far from the
     others.
@@ -371,7 +371,7 @@ def word_places(cells: NDArray[Any], given: Sequence[Any]) -> NDArray[np.intp]:
 
 
 def as_number(label: Any) -> float:
-    """Return the number that a label is or spells, nan for other text."""
+    """Return the number that a label is or spells; nan for other texts."""
     if isinstance(label, bytes):
         label = label.decode(errors="backslashreplace")
     if isinstance(label, str):
@@ -388,8 +388,8 @@ def as_number(label: Any) -> float:
 def label_spelling(label: Any) -> str:
     """Return the text of a label: a word itself, a number in full, or a day as a date.
 
-    Blanks around a word are removed. Accents make no difference, whether they are part
-    of a letter or characters of their own.
+    Blanks around a word are removed. An accent may be part of its letter or a separate
+    character; the result is the same.
     """
     if isinstance(label, bytes):
         return label.decode(errors="backslashreplace").strip()

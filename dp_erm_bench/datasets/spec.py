@@ -42,16 +42,16 @@ from dp_erm_bench.registry import (
 UNLABELLED = "unlabelled"
 TASKS = ["classification", "regression", UNLABELLED]
 AUTO = "auto"
-"""Value for the task of the loader, or for default bounds if bounds are needed."""
+"""Value that leaves the task to the loader, or asks for default bounds if needed."""
 
 BOUNDS, BY_DEFAULT = "bounds", "default"
-"""Key of declared bounds, and its word for the default bounds that the yaml offers."""
+"""Key of declared bounds, and its value for the default bounds in the yaml."""
 
 FRESH, LAW = "n_fresh", "law"
-"""Key of the number of fresh records that judge models, and its word for their law."""
+"""Key for the number of fresh records that judge models, and its value for a law."""
 
 PUBLIC = "public"
-"""Key by which a user declares that the records are public; no result depends on it.
+"""Key by which a user declares that the records are public. It changes no result.
 
 Without this declaration, output for others contains no number computed from records.
 """
@@ -70,16 +70,16 @@ LATER = {
     INTERCEPT: 0.0,
     SCALE: None,
 }
-"""Keys, and options of loaders, that enter a trial's identity only if changed.
+"""Keys and loader options that are part of a trial's identity only if changed.
 
 Each key is listed with the value that has no effect. So the identities of published
 trials, which lack these keys, stay as they are.
 """
 MEMBER = "set"
-"""Option that chooses one dataset of a loader for many; it is part of the name."""
+"""Option that chooses one dataset of a loader for many; names include its value."""
 
 READING = {"p": None, "header": "auto", "first": None, "text": None, "format": "auto"}
-"""Keys that declare how a file is read, with the values that let the file decide."""
+"""Keys that declare how a file is read, with their values for "the file decides"."""
 
 LISTS = ("positive", "classes", "onehot", "text", "drop")
 """Keys whose value may be a list, which is then not an axis of an experiment."""
@@ -238,13 +238,13 @@ def _spell_dates(given: Any) -> Any:
 
 
 def identifying_keys(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys of a dataset's specification that enter a trial's identity.
+    """Return the keys of a dataset's specification that are part of a trial's identity.
 
     The declaration that the data are public is left out. Keys whose effect shows in the
     prepared content are also left out, because the identity includes the hash of this
     content. These keys say how a file is read, and name the classes, a positive label
-    that is the larger one anyway, and the words of categories. A declaration of what
-    would otherwise be read from the file therefore changes no random draw.
+    that is the larger one anyway, and the words of categories. So a declaration of
+    facts that would otherwise be read from the file changes no random draw.
     """
     told: dict[str, Any] = {"classes": None}
     if fields.get("_target_") == FILE_LOADER:
@@ -287,7 +287,7 @@ def usual_fields(name: str) -> dict[str, Any]:
 
 
 def is_generated(name: str) -> bool:
-    """Return whether a dataset is drawn by its seed; for others a seed only splits."""
+    """Return whether the seed of a dataset draws its records and not only its split."""
     try:
         return "seed" in _loader_parameters(locate(usual_fields(name)["_target_"]))
     except UsageError:
@@ -295,7 +295,7 @@ def is_generated(name: str) -> bool:
 
 
 def usual_value(name: str, key: str) -> Any:
-    """Return the default value of a dataset's key, None if it is not known."""
+    """Return the default value of a dataset's key; None if it is not known."""
     try:
         fields = usual_fields(name)
         options = inspect.signature(locate(str(fields["_target_"]))).parameters
@@ -394,7 +394,7 @@ def _check_keys(name: str, keys: Mapping[str, Any], loader: Callable[..., Any]) 
 
 
 def _declared_of(common: Mapping[str, Any]) -> DeclaredBounds | None:
-    """Return the declared bounds; for labels divided by their bound it becomes 1."""
+    """Return the declared bounds; the bound of labels that are divided by it is 1."""
     if common["bounds"] is None:
         return None
     declared = declared_by(common["bounds"], common[SCALE] is not None)
@@ -402,7 +402,7 @@ def _declared_of(common: Mapping[str, Any]) -> DeclaredBounds | None:
 
 
 def _label_unit(common: Mapping[str, Any]) -> float:
-    """Return the divisor of labels: their bound in a scaled regression, else 1."""
+    """Return the divisor of labels: their bound in a scaled regression, otherwise 1."""
     scaled = common[SCALE] is not None and common["task"] == TASKS[1]
     return float((scaled and common["bounds"].get("label")) or 1.0)
 
@@ -488,7 +488,7 @@ def check_classes(
     name : str
         Name of the dataset, for messages.
     positive : sequence or None
-        Labels that become +1; None: the larger of two numbers.
+        Labels that become +1. None means the larger of two numbers.
     classes : sequence or None
         All labels that may occur; if None, nothing is checked.
     prefix : str
@@ -523,7 +523,7 @@ def check_classes(
 
 
 def _check_fresh(value: Any, loader: Any, test_fraction: float) -> None:
-    """Raise UsageError for fresh records that the dataset cannot provide."""
+    """Raise UsageError if a dataset cannot provide the requested fresh records."""
     from dp_erm_bench.datasets.synthetic import LAWS
 
     known, allowed = getattr(loader, "__name__", "") in LAWS, ""
@@ -539,7 +539,7 @@ def _check_fresh(value: Any, loader: Any, test_fraction: float) -> None:
 
 
 def _usual_objective(common: Mapping[str, Any]) -> Usual | None:
-    """Return the usual objective for the chosen task and form of the columns."""
+    """Return the usual objective for the chosen task and scaling of the columns."""
     value = common["usual"]
     if common["task"] == "regression":
         value = common["usual_regression"] or value

@@ -1,4 +1,4 @@
-"""Generated datasets: those of papers, those of a known law, and hard problems."""
+"""Generated datasets: those of papers, those with a known law, and hard problems."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def quasi_sparse(
         Scale of the logistic noise on x.w.
     plateau : int, optional
         Length of the runs of equal large weights. Each run starts at a random multiple
-        of this length. None: the large weights are drawn one by one and come first.
+        of this length. With None the large weights are drawn one by one and come first.
 
     Returns
     -------
@@ -378,7 +378,7 @@ class MedianLaw:
 
 @functools.cache
 def _half_sphere(p: int) -> tuple[Array, Array]:
-    """Return nodes and weights of a mean over |u_1|, for u uniform on the sphere."""
+    """Return nodes and weights for means over |u_1|, with u uniform on the sphere."""
     if p == 1:
         return np.ones(1), np.ones(1)
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
@@ -419,9 +419,9 @@ def hard_mean(
         s, the number of coordinates of a block, and of non-zeros in the bounds.
     blocks : int, 'pure', 'approximate' or 'all'
         K, the number of blocks, or a rule for it. The rules ``pure`` and
-        ``approximate`` give n / (s log p) and n / sqrt(s log(1 / delta)), but at most
-        p / s. The mean is then as long as what epsilon = 1, delta = 1e-8 can hide. The
-        rule ``all`` gives p / s.
+        ``approximate`` give n / (s log p) and n / sqrt(s log(1 / delta)), up to the
+        limit p / s. Noise for epsilon = 1, delta = 1e-8 can then just hide the mean.
+        The rule ``all`` gives p / s.
 
     Returns
     -------
@@ -520,7 +520,7 @@ def one_hot_fields(
     exponent: float = 1.5,
     scale: float = 8.0,
 ) -> tuple[csc_array, Array]:
-    """Draw records with one word from each of s fields; some words are far more common.
+    """Draw records with one word from each of s fields, where words follow Zipf's law.
 
     Parameters
     ----------
@@ -561,12 +561,13 @@ def one_hot_fields(
 
 
 def hard_ridge(n: int, p: int, nonzeros: int, mu: float = MU) -> float:
-    """Return the ridge that balances both errors of Algorithm 6 on the unit ball.
+    """Return the ridge that balances both errors of output perturbation on a ball.
 
-    With noise of standard deviation 2 / (lam n mu) the error is at most a / lam + lam /
-    2, where a = 2 sqrt(s) 2 / (n mu) sqrt(2 log(2 p / 0.1)). The bound on the largest
-    entry of the noise, which a contains, fails with probability 0.1. The bound on the
-    error is least at lam = sqrt(2 a), where it is sqrt(2 a).
+    The method is Algorithm 6 of the paper, on the unit ball. With noise of standard
+    deviation 2 / (lam n mu) the error is at most a / lam + lam / 2, where a = 2 sqrt(s)
+    2 / (n mu) sqrt(2 log(2 p / 0.1)). The bound on the largest entry of the noise,
+    which a contains, fails with probability 0.1. The bound on the error is least at
+    lam = sqrt(2 a), where it is sqrt(2 a).
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ ONEHOT = "dataset.onehot"
 """Key of the columns of categories, with the categories of each."""
 
 SHORTEST = 3
-"""Least number of rows for which a column that counts them is not an accident."""
+"""Smallest number of rows for which a column that counts them is not a coincidence."""
 
 INDEXED = (
     "column 0 {}, as an index; leave it out with dataset.index=drop, or take it as a "
@@ -71,13 +71,13 @@ WRONG = (
     *("holds a word", "holds text", "holds a number that is not finite"),
     "has no value",
 )
-"""Descriptions of what may be wrong with a cell."""
+"""Descriptions of faults of a cell."""
 
 MOST_LINES = 100
-"""Most lines of a message about the columns of one file."""
+"""Largest number of lines in a message about the columns of one file."""
 
 MOST_CATEGORIES, MOST_READ = 100, 1000
-"""Most categories that are read from the records, for one column and for all."""
+"""Largest numbers of categories that are read from records: per column, and in all."""
 
 QUOTED = re.compile(r'"[^"]*"')
 BREAK = re.compile("[\r\n]")
@@ -120,13 +120,13 @@ SPELLINGS = {
 """Patterns of spellings of numbers that are refused, by the name of the spelling."""
 
 TOTAL = r"(?i:(?:(?:grand|sub) ?)?total\b.*|sum|summe|gesamt|mean|average|count)"
-"""Pattern for the start of a last row that is not a record."""
+"""Pattern for the start of a last row that holds totals and is not a record."""
 
 IDENTIFIER = r"(?:.*[^A-Za-z])?(?i:id|uuid|guid|index|key|nr|no|row)|.*[a-z]I[Dd]"
 """Pattern for the headings of columns that count or name the records."""
 
 NINE_IN_TEN = 0.9
-"""Share of the cells of a column that decides its kind."""
+"""Share of the cells of a column that determines the kind of the column."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Csv:
     path : str or None
         Path of the file, for messages.
     label : str, int or None
-        Name or index of the label's column; None: the last column.
+        Name or index of the label's column. None means the last column.
     header : bool or str
         Whether the first row names the columns. With ``auto`` it does if no cell is a
         number, or if a cell is a declared name. A row that may be either headings or a
@@ -156,7 +156,7 @@ class Csv:
     text : sequence of str or None
         Columns of text, besides the columns with a declared word. Any other column of
         ``onehot`` without declared categories is taken as numbers if all its cells are
-        numbers, which is read from the records.
+        numbers. This is read from the records.
     words : sequence
         Declared words of the label's column, which is then read as text; empty if the
         labels are numbers.
@@ -309,7 +309,7 @@ class Csv:
             "sep": max(SEPARATORS, key=line.count),
             "skipinitialspace": True,
             "keep_default_na": False,
-            "low_memory": False,  # else rows at the start of a part are not counted
+            "low_memory": False,  # otherwise some rows are not counted
         }
         first = pd.read_csv(
             io.BytesIO(content), header=None, nrows=1, dtype=object, **how
@@ -395,7 +395,7 @@ class Csv:
         return not any(numbers) and not all(map(is_missing, cells))
 
     def _undecided_header(self, table: "pd.DataFrame", layout: "Layout") -> list[str]:
-        """Return messages on a first row, or on unnamed columns, of unclear meaning.
+        """Return messages on a first row or on unnamed columns of unclear meaning.
 
         A first column is unclear if its numbers count the records, in any order, or if
         it is the only feature whose numbers are whole and all different.
@@ -533,11 +533,12 @@ class Csv:
         return wrong + [INDEXED.format("has no name")] * layout.nameless
 
     def _why_headings(self, table: "pd.DataFrame", layout: "Layout") -> str:
-        """Return why a row that is read as a record may be headings, else no text.
+        """Return the reason why a row that is read as a record may be headings.
 
         The numbers of the row may be equal steps apart (0,1,2, years). They may be
         whole while no number below them is, or be far beyond all numbers below them. Or
-        none of the row's words occurs below it, such as `target` above yes and no.
+        none of the row's words occurs below it, such as `target` above yes and no. If
+        there is no reason, the text is empty.
         """
         first, rest = table.iloc[0], table.iloc[1:]
         texts = [name for name in layout.kept if table[name].dtype.kind != "f"]
@@ -887,7 +888,7 @@ def kind_of(name: str, filled: "pd.Series[str]", values: "pd.Series[float]") -> 
 
 
 def number_spellings(words: "pd.Series[str]", numbers: int) -> list[str]:
-    """Return the names of the spellings in which the words of a column are numbers.
+    """Return the names of the spellings by which words of a column denote numbers.
 
     The list is empty unless nine in ten cells of the column are numbers.
 
@@ -958,7 +959,7 @@ def indicator_columns(
 
 
 def _column_as_numbers(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Return a column of texts as the numbers that they spell, true and false as 1, 0.
+    """Return a column of texts as the numbers that they spell; true is 1, false is 0.
 
     If the column also contains other text, the text is kept, and the type is object.
     """
@@ -977,14 +978,14 @@ def _column_as_numbers(column: "pd.Series[Any]") -> "pd.Series[Any]":
 
 
 def _guess_numbers(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Return a column of texts as numbers if all are exact in float64, else itself."""
+    """Return a column of texts as numbers if float64 represents all of them exactly."""
     numbers = column.map(lambda one: np.nan if one in BOOLEANS else as_number(one))
     apart = numbers.notna().all() and bool((numbers.abs() < EXACT).all())
     return numbers if apart else column
 
 
 def _fault_of_cell(cell: Any, is_other: bool, words: set[str], is_text: bool) -> str:
-    """Return what is wrong with a cell, one of `WRONG`, or an empty text."""
+    """Return what is wrong with a cell (one of `WRONG`), or an empty text."""
     if is_missing(cell) and label_spelling(cell) not in words:
         return "has no value"
     if is_other:
@@ -1019,7 +1020,7 @@ def _are_counts(column: "pd.Series[Any]") -> bool:
 
 
 def _rows_in_words(rows: Any, cell: str = "") -> str:
-    """Return words for a message: the number of rows, and which row is the first.
+    """Return text for a message: the number of rows, and which of them is the first.
 
     If ``cell`` is given, it is the quoted cell of the first row.
     """

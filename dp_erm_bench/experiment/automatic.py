@@ -26,9 +26,11 @@ from dp_erm_bench.rules.advice import (
 from dp_erm_bench.rules.public import PublicNumbers, public_numbers
 
 USUAL, OTHERWISE = "gd", "sgd"
-"""The algorithms of `auto` in special cases. The first algorithm is used without noise,
-or if no public bound gives a scale. The second is used if all ranked algorithms refuse
-the problem, as for a loss with a kink."""
+"""The algorithms that `auto` chooses in special cases.
+
+The first algorithm is used without noise, or if no public bound gives a scale. The
+second is used if all ranked algorithms refuse the problem, as for a loss with a kink.
+"""
 
 
 def resolve_auto(
@@ -38,7 +40,7 @@ def resolve_auto(
 
     The algorithm is expected to be the best of those that accept the problem, and its
     parameters come from its rule. If w = 0 is expected to be as good, the algorithm is
-    gd with no steps: no noise is drawn, and no budget is spent.
+    gd with no steps. Then no noise is drawn, and no budget is spent.
 
     Parameters
     ----------
@@ -109,7 +111,7 @@ def _sentence_on(line: FitLine, public: PublicNumbers) -> str:
     name, found = label_of(line.algorithm), algorithm_of(line.algorithm)
     where = f"n={public.n}, p={public.p}, epsilon={public.epsilon:g}"
     if line.params.get("n_iter") == 0:
-        assert isinstance(line.problem, ERMProblem)  # it has public numbers
+        assert isinstance(line.problem, ERMProblem)  # has public numbers
         if not _choose(line.problem, line.budget)[1]:
             return ""
         more = sufficient_n(public, Budget(**line.budget), USUAL)

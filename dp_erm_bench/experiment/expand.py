@@ -47,7 +47,7 @@ Axes = dict[str, Axis]
 
 @dataclass(frozen=True)
 class NotRun:
-    """A line that cannot run because its dataset is unavailable."""
+    """A line that cannot run, because its dataset is not available."""
 
     panel: str
     line: str
@@ -97,7 +97,7 @@ def expand_blocks(
 
 
 def _count_trials(block: Block) -> int:
-    """Return the number of trials of a block; an upper bound if some are repeated."""
+    """Return the number of trials of a block; an upper bound if trials are repeated."""
     choices = (getattr(block, key) for key in CHOSEN)
     count = math.prod(map(_count_points, (*choices, block.budget)))
     if block.tune is None:
@@ -110,7 +110,7 @@ def _count_trials(block: Block) -> int:
 
 
 def _count_points(value: Any) -> int:
-    """Return the number of combinations of names and parameters in a choice."""
+    """Return the number of combinations that a choice of names and parameters has."""
     if isinstance(value, Mapping):
         return math.prod(
             len(axis_values(axis)) or 1
@@ -123,8 +123,8 @@ def _count_points(value: Any) -> int:
 def _fit_lines(block: Block) -> Iterator[FitLine | NotRun]:
     """Yield the lines of a block that fits models.
 
-    A sweep is one line per problem, algorithm and budget. A tuned block has a line for
-    every point of its other axes.
+    A sweep has one line per problem, algorithm and budget. A tuned block has a line for
+    every point of the axes that are not tuned.
     """
     tune = block.tune
     seeds = () if tune else seeds_of("seed", block.seed)
@@ -177,13 +177,13 @@ def _needs_bounds(
     problem: Problem,
     budgets: Sequence[tuple[dict[str, Any], str]],
 ) -> bool:
-    """Return whether an algorithm refuses a problem at every clipping threshold.
+    """Return whether an algorithm needs declared bounds on a problem.
 
-    It is enough that the algorithm refuses the problem at one budget, since all trials
-    of a sweep use the same records. The reason is not examined: if default bounds do
-    not help, the algorithm refuses the problem with these bounds, too. With noise and
-    without a threshold (`clip=null`), every algorithm needs bounds, and so do a user's
-    solvers and `auto`.
+    It does if it refuses the problem at every clipping threshold. A refusal at one
+    budget is enough, since all trials of a sweep use the same records. The reason of a
+    refusal is not examined. If default bounds do not help, the algorithm refuses the
+    problem with these bounds, too. With noise and without a threshold (`clip=null`),
+    every algorithm needs bounds, even a user's solver. `auto` always needs them.
     """
     if algorithm == AUTO:
         return True
@@ -204,13 +204,13 @@ def _needs_bounds(
 
 
 def _has_rule(algorithm: str, axes: Mapping[str, Sequence[Any]]) -> bool:
-    """Return whether a rule must set a value of one of the axes."""
+    """Return whether a rule must compute a value of one of the axes."""
     ruled = parameters.algorithm_of(algorithm).is_ruled
     return any(ruled(key, value) for key, values in axes.items() for value in values)
 
 
 def _values_without_unit(axes: Axes, problem: Problem) -> dict[str, tuple[Any, ...]]:
-    """Return the values of axes as absolute numbers, without their unit."""
+    """Return the values of axes as absolute numbers, not as multiples of a unit."""
     absolute = {key: tuple(values) for key, (values, _) in axes.items()}
     for key, (values, measured) in axes.items():
         if measured:
@@ -290,7 +290,7 @@ def _privacy_axes(block: Block) -> list[tuple[dict[str, Any], str]]:
 def _problems_of_block(
     block: Block,
 ) -> Iterator[tuple[str, Problem | str, Callable[[], Problem] | None]]:
-    """Yield each dataset's name with a problem, or the reason why it is unavailable.
+    """Yield each dataset's name with its problem, or the reason why it is missing.
 
     The third item is a function that returns the problem with records clipped to
     default bounds, or None if default bounds must not be used.
@@ -314,7 +314,7 @@ def _problems_of_block(
 
 
 def datasets_of(block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the name and the overrides of each dataset of a block, point by point."""
+    """Yield the name and overrides of each dataset of a block, one point at a time."""
     for name, fields in named_choices(block.dataset):
         usual = parameters.usual_of(name, fields)
         axes = {
@@ -360,7 +360,7 @@ def _splits_tuned_again(
 
 
 def parts_of(part: str, choices: Any) -> Iterator[dict[str, Any]]:
-    """Yield the name and the parameters of each choice of a part, point by point.
+    """Yield the name and the parameters of each choice of a part, one point at a time.
 
     A part is a loss, a penalty, a constraint or a kind of problem.
     """
@@ -374,7 +374,7 @@ def parts_of(part: str, choices: Any) -> Iterator[dict[str, Any]]:
 
 
 def named_choices(choices: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the name and parameters of each choice, where a mapping may list names."""
+    """Yield the name and parameters of each choice; a mapping may name several."""
     for choice in choices if is_list(choices) else [choices]:
         fields = dict(choice) if isinstance(choice, Mapping) else {"name": choice}
         names = fields.pop("name")

@@ -1,16 +1,16 @@
-"""Lines, settings and trials: what each of them computes, and its key and work.
+"""Define lines, settings and trials: what each of them computes, its key and its work.
 
-A block becomes lines; a line becomes settings, one per point of its axes; a setting
+A block becomes lines. A line becomes settings, one per point of its axes. A setting
 becomes trials, one per seed. Most lines consist of fits: one algorithm on one problem
 with one budget. A block with the key `task` names a task of conf/task instead. The
-trials of a task are planned, run, recorded and resumed like all other trials; their
-results are the facts of their records.
+trials of a task are planned, run, recorded and resumed like all other trials. Their
+results are stored as facts in their records.
 
 A trial's key is a digest of its specification and of the code that computes it. A
 record must not be reused after that code has changed. It must stay valid if something
 else changes: a text, the place of a file, or code that the trial does not use. There
-may be 10^5 points, so each value of an axis is checked and written as JSON once, and
-the digest of a point is computed from these pieces.
+may be 10^5 points. So each value of an axis is checked and written as JSON only once,
+and the digest of a point is computed from these pieces.
 
 The batches depend on the work of a trial: the sum of its operations, each times its
 rate. Batches must be the same on every machine, so the rates are constants, measured
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 
 LIBRARIES = ("numpy", "scipy", "numba")
 EXECUTE = f"{PACKAGE}.runner.execute.run_batch"
-"""The function that a worker calls; it imports all other code except choices."""
+"""The function that a worker process calls; it imports all code except choices."""
 
 
 @functools.cache
@@ -131,8 +131,8 @@ def all_choices() -> tuple[str, ...]:
     """Return the classes of all possible parts of a problem, and all twins.
 
     A twin is an independent second implementation of the law of a release. Tasks depend
-    on all of these: they choose their own problems, and attack releases with the help
-    of twins.
+    on all of these, because they choose their own problems, and use twins to attack
+    releases.
     """
     groups = (registry.PROBLEM, *registry.OBJECTIVE)
     made = ((group, name) for group in groups for name in registry.built_in(group))
@@ -159,12 +159,12 @@ def _minor_version(library: str) -> str:
 
 
 SECOND = 1e8
-"""Amount of work that takes about a second."""
+"""Amount of work that takes about one second."""
 
 NANOSECOND = 1e-9 * SECOND
 
 Rate = tuple[float, float]
-"""Nanoseconds of an operation, per batch and additionally per trial."""
+"""Nanoseconds that an operation takes: per batch, and additionally per trial."""
 
 DENSE: Mapping[str, Rate] = {
     "calls": (20_000.0, 1_600.0),
@@ -183,14 +183,14 @@ SPARSE: Mapping[str, Rate] = {
 }
 """Rates of the operations of `StepWork`, for a dense and for a sparse matrix.
 
-In lock-step a dense matrix is read once for several trials, and a sparse matrix is read
-once for four or two.
+In lock-step, one read of a dense matrix serves several trials. One read of a sparse
+matrix serves four or two trials.
 """
 
 ITERATION: Rate = (0.0, 60.0)
 CHECKPOINT: Rate = (50_000.0, 8_000.0)
 FIT: Rate = (3e6, 6e5)
-"""Fixed rates of an iteration, of a row of the trajectory and of a fit."""
+"""Rates of fixed costs: of an iteration, of a row of the trajectory, and of a fit."""
 
 
 class Work(NamedTuple):
@@ -292,10 +292,10 @@ def refusal_of_algorithm(
     budget: Mapping[str, Any],
     calibration: str,
 ) -> str:
-    """Return why an algorithm refuses a problem, as far as known before calibration.
+    """Return the reason why an algorithm refuses a problem, before noise is calibrated.
 
-    The reason is empty if the algorithm does not refuse it. A user's solver is examined
-    only in its trials.
+    The reason is empty if the algorithm does not refuse the problem. A user's solver is
+    examined only in its trials.
 
     Parameters
     ----------
@@ -380,7 +380,7 @@ class Line:
 
     @property
     def rule(self) -> str:
-        """Return the rule that chose parameters, and their names; empty without one."""
+        """Return the rule that gave parameters, with their names, or an empty text."""
         return ""
 
     @property
@@ -395,7 +395,7 @@ class Line:
 
     @property
     def uncharged_reading(self) -> tuple[str, ...]:
-        """Return the uncharged uses of the data by its reader, such as classes."""
+        """Return uses of the data that its reader makes outside the budget."""
         return ()
 
     @property
@@ -405,16 +405,16 @@ class Line:
 
     @property
     def content(self) -> str:
-        """Return a digest of the file of the records; empty if there is no file."""
+        """Return a digest of the file with the records; empty if there is no file."""
         return ""
 
     @property
     def settings(self) -> Sequence[Setting]:
-        """Return the settings of a sweep, one per point, the last axis fastest."""
+        """Return the settings of a sweep, one per point (the last axis fastest)."""
         return ()
 
     def sweep(self, n_checkpoints: int) -> Iterator[Trial]:
-        """Yield the trials of the line, if it is not tuned."""
+        """Yield the trials of a sweep; nothing if the line is tuned."""
         for setting in self.settings:
             for seed in self.seeds:
                 yield setting.trial(seed, n_checkpoints)
@@ -422,7 +422,7 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class BatchKey:
-    """The common part of settings that may share a batch.
+    """The parts that settings in one batch have in common.
 
     Parameters
     ----------
@@ -525,7 +525,7 @@ class Trial:
     Attributes
     ----------
     setting : Setting
-        The setting, which is shared with the trials of other seeds.
+        The setting, which trials with other seeds share.
     seed, n_checkpoints : int
         The seed, and the number of rows of the trajectory.
     key : str
@@ -577,7 +577,7 @@ class Trial:
 
     @property
     def labels(self) -> dict[str, Any]:
-        """Return the columns that do not enter keys, first panel, line and phase."""
+        """Return the columns that are not part of keys, such as panel and line."""
         line, tuned = self.setting.line, self.phase == "report"
         labels = {"panel": line.panel, "line": line.line, "phase": self.phase}
         flags = {"tuned": tuned, "measured": line.measured, "rule": line.rule}
@@ -600,12 +600,14 @@ def sha256_of(text: str) -> str:
 
 
 LONGEST = 16
-"""Largest length of a run without a declared limit, in multiples of the longest run in
-the grid."""
+"""Largest length of a run without a declared limit.
+
+It is in multiples of the longest run in the grid.
+"""
 
 SHAPE_RATIO, VALUE_RATIO = 2.0**0.5, 2.0**0.25
 DIGITS = 6
-"""Number of digits of a lattice's values; further digits depend on the machine."""
+"""Number of digits of lattice values; further digits would depend on the machine."""
 
 LARGEST = 1e15
 """Upper bound on the values of a lattice."""
@@ -615,14 +617,15 @@ Point = dict[str, Any]
 
 @dataclass(frozen=True)
 class Axis:
-    """The values of one parameter in a search.
+    """The values that a search may try for one parameter.
 
     Attributes
     ----------
     values : tuple
-        Values of the grid.
+        The initial values (the grid).
     unit : float
-        Unit of the lattice.
+        Unit of the lattice, which is the set of values unit times an integer power of
+        the ratio.
     ratio : float
         Ratio of neighbouring values on the lattice.
     low, high : float
@@ -653,14 +656,14 @@ class Axis:
     def orders(self, value: Any) -> bool:
         """Return whether the axis is numeric and a value is a number.
 
-        A rule may give values that are not numbers.
+        Such values can be compared. A rule may also give values that are not numbers.
         """
         return self.numeric and type(value) in (int, float)
 
     def level(self, value: float) -> float:
-        """Return the exponent of a value as a power of the ratio.
+        """Return the exponent k for which a value is equal to unit * ratio^k.
 
-        The exponent is an integer for values of the lattice.
+        For values of the lattice, k is an integer.
         """
         return math.log(value / self.unit) / math.log(self.ratio)
 
@@ -679,7 +682,7 @@ class Axis:
         return int(within) if self.integer else within
 
     def centre(self, value: Any, factor: float) -> float:
-        """Return the level around which values near a given value are searched.
+        """Return the exponent (level) around which to search values near a given value.
 
         Zero gets a level below the smallest value of the grid, by ``factor``. A value
         that is not a number, such as no threshold or all records, gets the level of the
@@ -693,7 +696,11 @@ class Axis:
         return self.level(least) - self.steps(factor)
 
     def values_beside(self, value: Any, factor: float) -> Iterator[Any]:
-        """Yield a value's neighbours, a factor below and above it, or all others."""
+        """Yield the values next to a given value on an axis.
+
+        These are values smaller and larger by a factor. On an axis without numbers,
+        they are all other values.
+        """
         if not self.numeric:
             yield from (other for other in self.values if other != value)
             return
@@ -712,7 +719,7 @@ class Axis:
                 yield beside
 
     def value_near(self, value: Any, factor: float, share: float) -> Any:
-        """Return a value near a given one, chosen by a number in [0, 1).
+        """Return a value near a given one, which a number in [0, 1) selects.
 
         Parameters
         ----------
@@ -721,7 +728,7 @@ class Axis:
         factor : float
             Largest ratio between the two values.
         share : float
-            Number in [0, 1) that chooses the result, such as a coordinate of a Sobol
+            Number in [0, 1) that selects the result, such as a coordinate of a Sobol
             point.
         """
         if self.orders(value) and value:
@@ -738,7 +745,7 @@ class Axis:
         return others[int(share * len(others))]
 
     def holds(self, value: Any) -> bool:
-        """Return whether a search may try a value."""
+        """Return whether the axis contains a value, so that a search may try it."""
         if any(value == one and type(value) is type(one) for one in self.values):
             return True
         if not self.numeric or type(value) is not (int if self.integer else float):
@@ -754,7 +761,7 @@ class Axis:
         return bool((low and value == self.low) or (high and value == self.high))
 
     def is_outermost(self, value: Any) -> bool:
-        """Return whether the parameter cannot have a value beyond this value."""
+        """Return whether the parameter has no possible value beyond this one."""
         if not self.orders(value):
             return True
         low, high = self.declared
@@ -817,7 +824,7 @@ Axes = Mapping[str, Sequence[Any]]
 
 @dataclass(frozen=True, eq=False)
 class FitLine(Line):
-    """One algorithm on one problem with one budget; seeds and axes are open.
+    """A line of fits: one algorithm on one problem with one budget.
 
     Attributes
     ----------
@@ -833,8 +840,8 @@ class FitLine(Line):
     calibration : str
         The calibration of the noise, a name of conf/calibration.
     axes : mapping
-        Absolute values of the open parameters; the value of `auto` depends on
-        ``params``.
+        Absolute values of the open parameters (those with several values). The value of
+        `auto` depends on ``params``.
     units : mapping
         Units of open parameters, as numbers, if the unit is not 1.
     """
@@ -879,7 +886,7 @@ class FitLine(Line):
 
     @property
     def rule(self) -> str:
-        """Return the rule that chose parameters, and their names; empty without one."""
+        """Return the rule that gave parameters, with their names, or an empty text."""
         return self._rule
 
     @cached_property
@@ -896,7 +903,7 @@ class FitLine(Line):
 
     @cached_property
     def uncharged_reading(self) -> tuple[str, ...]:
-        """Return the uncharged uses of the data by its reader, such as classes."""
+        """Return uses of the data that its reader makes outside the budget."""
         return tuple(use.value for use in self.problem.uncharged(False) if use in READ)
 
     @cached_property
@@ -922,7 +929,7 @@ class FitLine(Line):
 
     @cached_property
     def content(self) -> str:
-        """Return a digest of the file of the records; empty if there is no file."""
+        """Return a digest of the file with the records; empty if there is no file."""
         spec = self.problem.spec["dataset"]
         if not spec.get("path"):
             return ""
@@ -935,7 +942,7 @@ class FitLine(Line):
 
     @cached_property
     def settings(self) -> tuple[Setting, ...]:
-        """Return the settings of a sweep, one per point, the last axis fastest."""
+        """Return the settings of a sweep, one per point (the last axis fastest)."""
         return tuple(self._settings_of_axes(self.axes))
 
     def check(self) -> None:
@@ -1030,8 +1037,8 @@ class FitLine(Line):
 def line_of(spec: Mapping[str, Any]) -> FitLine:
     """Return the line with the one setting that a trial's spec describes.
 
-    The spec may come from an untrusted folder. The loader of the data is therefore
-    found by the dataset's name, and a solver's file must have been named by the user.
+    The spec may come from an untrusted folder. So the loader of the data is found by
+    the dataset's name, and a solver's file is used only if the user named it.
 
     Raises
     ------
@@ -1065,16 +1072,16 @@ Spec = dict[str, Any]
 
 @dataclass(frozen=True)
 class StudyTask(ABC):
-    """Base class of tasks: work of a block's trials that is not a fit.
+    """Base class of tasks, which are trials that do not fit a model.
 
     The fields of a subclass are the parameters of the task.
     """
 
     @abstractmethod
     def specs(self, block: Block) -> Iterator[tuple[Spec, str]]:
-        """Yield the specs of a block's settings, each with its algorithm's target.
+        """Yield the specs of a block's settings, each with the target of its algorithm.
 
-        A spec has the parts of other trials' specs, as far as they have a meaning.
+        A spec has the same parts as that of a fit, if they have a meaning here.
         """
 
     @abstractmethod
@@ -1088,7 +1095,7 @@ class StudyTask(ABC):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TaskLine(Line):
-    """The line of a block with a task; other blocks have lines of `lines.FitLine`."""
+    """The line of a block that runs a task."""
 
     block: Block
     task: StudyTask
@@ -1099,7 +1106,7 @@ class TaskLine(Line):
         return tuple(self._setting_of(*one) for one in self.task.specs(self.block))
 
     def sweep(self, n_checkpoints: int) -> Iterator[Trial]:
-        """Yield the trials; `n_checkpoints` is ignored, as they have no trajectory."""
+        """Yield the trials. They have no trajectory, so `n_checkpoints` is ignored."""
         return super().sweep(N_CHECKPOINTS)
 
     def _setting_of(self, spec: Spec, target: str) -> Setting:

@@ -115,7 +115,7 @@ def own_problem(
 
 
 def check_named(part: Mapping[str, Any], group: str = "loss") -> None:
-    """Raise UsageError for a spec with a file that the user has not named.
+    """Raise UsageError if a spec refers to a file that the user has not named.
 
     The spec may come from an untrusted folder.
 
@@ -135,7 +135,7 @@ def check_named(part: Mapping[str, Any], group: str = "loss") -> None:
 
 
 def overrides_of(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return keys of a dataset's yaml, with numbers in the types used there.
+    """Return keys of a dataset's yaml, with numbers converted to the types used there.
 
     Raises
     ------
@@ -147,12 +147,12 @@ def overrides_of(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def usual_of(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a dataset's yaml, with `fields` for keys that the yaml does not have."""
+    """Return a dataset's yaml, completed by `fields` for keys that it does not have."""
     return dataset_spec(name, **fields) | LATER | usual_fields(name)
 
 
 def convert_like(key: str, value: Any, usual: Any) -> Any:
-    """Return a value, converted to a number if the yaml has a number for its key.
+    """Return a value, converted to a number if the key's usual value is a number.
 
     Parameters
     ----------
@@ -181,10 +181,9 @@ class Algorithm:
         The class.
     kinds, hints : mapping
         Kind and type of each parameter. The kind is `shape` (equal within a batch),
-        `value` or None.
+        `value` (may differ) or None.
     later : mapping
-        Parameters that enter an identity only if they differ from the defaults given
-        here.
+        Parameters that are part of an identity only if they differ from these defaults.
     rule : Rule or None
         The rule that computes parameters that are `auto` (`rules.settings`).
     by_default : tuple of str
@@ -228,16 +227,16 @@ class Algorithm:
         }
 
     def entry(self, parameter: str, value: Any) -> str:
-        """Return a parameter as JSON; empty for one of `later` at its default."""
+        """Return a parameter as JSON; empty if it is in `later` and has its default."""
         later = parameter in self.later and value == self.later[parameter]
         return "" if later else f"{canonical_json(parameter)}:{canonical_json(value)}"
 
     def shares(self, parameter: str) -> bool:
-        """Return whether a parameter must be equal within a batch."""
+        """Return whether a parameter must be the same in all trials of a batch."""
         return self.kinds[parameter] != "value"
 
     def is_ruled(self, parameter: str, value: Any) -> bool:
-        """Return whether a value is `auto` and a rule computes the parameter."""
+        """Return whether a value is `auto`, for a parameter that a rule computes."""
         ruled = self.rule is not None and parameter in self.rule.meanings
         return ruled and isinstance(value, str) and value == AUTO
 
@@ -288,7 +287,7 @@ def algorithm_of(name: str) -> Algorithm:
 
 
 def normalise_parameter(algorithm: str, parameter: str, value: Any) -> Any:
-    """Return a parameter's value in the type of its field: 1 becomes 1.0 for a float.
+    """Return a parameter's value in the type of its field, as 1.0 for 1 in floats.
 
     Parameters
     ----------
@@ -322,7 +321,7 @@ def normalise_parameter(algorithm: str, parameter: str, value: Any) -> Any:
 def with_defaults(
     algorithm: str, given: Mapping[str, Any], also: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return parameters, with `auto` for those that are not given and have a rule.
+    """Return the parameters, with `auto` for those that a rule computes unless given.
 
     If a length of a run is given, such as `passes`, the other lengths are left out.
 
@@ -415,7 +414,7 @@ def _numbers_of_rule(
     problem: Any,
     budget: Mapping[str, Any],
 ) -> Mapping[str, Any]:
-    """Return the parameters that a rule computes; empty without public numbers.
+    """Return the parameters that a rule computes; empty if public numbers are missing.
 
     Public numbers are missing if no public bound gives a scale, or if the problem is
     refused.
@@ -450,8 +449,10 @@ def _default_clip(
 
 
 EPSILONS = 1e-60, 1e60
-"""Smallest and largest finite epsilon of a budget. The noise for a fraction of such a
-budget is still a finite number."""
+"""Smallest and largest finite epsilon of a budget.
+
+The noise for a fraction of such a budget is still a finite number.
+"""
 
 
 def check_epsilon(epsilon: float) -> None:

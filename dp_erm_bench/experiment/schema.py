@@ -1,10 +1,10 @@
 """The schema of configurations: keys, types, defaults, and messages for wrong keys.
 
 Dataclasses define the keys: `Frame` defines the plain keys, and `Block` the keys of an
-experiment's blocks. Metadata of a field add what its annotation cannot express for
-OmegaConf. `words` are the allowed strings (besides numbers, if the annotation is
+experiment's blocks. The metadata of a field add what OmegaConf cannot read from its
+annotation. `words` are the allowed strings (besides numbers, if the annotation is
 `Any`), and `help` is the meaning. Keys and shapes from all sources are checked only
-here; values are checked by the classes that use them. The schema of an algorithm's
+here. Values are checked by the classes that use them. The schema of an algorithm's
 parameters is the dataclass of the algorithm.
 """
 
@@ -41,7 +41,7 @@ SIZE = re.compile(r"(\d+(?:\.\d*)?)([KMGT]?)B?", re.IGNORECASE)
 
 
 def bytes_of(text: str) -> float:
-    """Return the number of bytes of a size such as 500M (base 1024); NaN if invalid."""
+    """Return the bytes of a size such as 500M, with 1K = 1024 bytes; NaN if invalid."""
     match = SIZE.fullmatch(text.strip())
     if not match:
         return math.nan
@@ -54,12 +54,12 @@ def is_list(value: Any) -> bool:
 
 
 def is_matrix(value: Any) -> bool:
-    """Return whether a value is a list of lists, such as vertices, and not an axis."""
+    """Return whether a value is a list of lists, which is one value and not an axis."""
     return is_list(value) and bool(value) and all(map(is_list, value))
 
 
 def values_of(key: str, value: Any, natural: Any = None) -> list[Any]:
-    """Return the values that a block gives to a key; a list is an axis.
+    """Return the values that a block gives to a key, where a list is an axis.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def values_of(key: str, value: Any, natural: Any = None) -> list[Any]:
 
 
 def axis_values(axis: Any) -> list[Any]:
-    """Return the values of an axis, in its unit."""
+    """Return the values of an axis, as multiples of its unit if it has one."""
     values = axis.get("values") if isinstance(axis, Mapping) else axis
     return [*values] if isinstance(values, list | tuple) else [values]
 
@@ -100,10 +100,10 @@ def points_of(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
 def grid_points(
     axes: Mapping[str, Sequence[Any]], aside: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """Return the points of a grid, with some axes set aside.
+    """Return the points of a grid, in which some axes are varied one at a time.
 
-    The grid is the product of all axes, but with only the first value of axes that are
-    set aside. The other values of such an axis are tried one at a time, at the middle
+    The grid is the product of all axes, where axes in `aside` have only their first
+    value. The other values of such an axis are tried one at a time, at the middle point
     of the grid.
     """
     points = [*points_of({k: v[:1] if k in aside else v for k, v in axes.items()})]
@@ -112,7 +112,7 @@ def grid_points(
 
 
 def grid_size(axes: Mapping[str, Any], aside: Sequence[str] = ()) -> int:
-    """Return the number of `grid_points`."""
+    """Return the number of points that `grid_points` returns."""
     sizes = {key: len(axis_values(axis)) for key, axis in axes.items()}
     beside = sum(sizes.pop(key) - 1 for key in aside)
     return math.prod(sizes.values()) + beside
@@ -124,7 +124,7 @@ def seeds_of(key: str, value: Any) -> tuple[int, ...]:
     Raises
     ------
     UsageError
-        Unless seeds are integers >= 0 and below 2^63, as the table needs.
+        If a seed is not an integer from 0 to 2^63 - 1, which the table needs.
     """
     # Imported here because the command line must start without numpy.
     from dp_erm_bench.datasets.spec import is_seed
@@ -276,7 +276,7 @@ OTHERS = (
     *("experiment", "runner", "algorithm.NAME.PARAMETER"),
     *("dataset.KEY", "penalty.strength"),
 )
-"""Other keys of a command line, as listed in the message for an unknown key."""
+"""Other keys of a command line, for the message about an unknown key."""
 
 
 def field_with_words(default: Any, text: str, *words: str) -> Any:
@@ -292,7 +292,9 @@ class BudgetConfig:
     """Privacy budget of a run; checked by `accounting.budget.Budget`."""
 
     epsilon: float = field_with_words(1.0, "privacy loss, > 0; inf runs without noise")
-    delta: Any = field_with_words("1/n^2", "a number in (0, 1), or such as 1/n^2")
+    delta: Any = field_with_words(
+        "1/n^2", "a number in (0, 1), or a text such as 1/n^2"
+    )
     adjacency: str = field_with_words(
         "replace_one", "which datasets are neighbours", "replace_one", "zero_out"
     )
@@ -303,30 +305,32 @@ class EngineConfig:
     """The engine that carries trials to their workers; `conf/runner` sets it."""
 
     engine: str = field_with_words(
-        "local", "engine that carries the trials; runner=NAME sets it", *ENGINES
+        "local", "engine that runs the trials; runner=NAME sets it", *ENGINES
     )
     backend: str = field_with_words(
-        "threading", "runner=joblib: threading, loky, or joblib's active one"
+        "threading", "with runner=joblib: threading, loky, or joblib's active backend"
     )
     cluster: str = field_with_words(
-        "local", "runner=dask: local, or a cluster of dask-jobqueue, as slurm"
+        "local", "with runner=dask: local, or a dask-jobqueue cluster, such as slurm"
     )
     address: str | None = field_with_words(
-        None, "runner=dask: the scheduler's, as tcp://host:8786"
+        None, "with runner=dask: address of the scheduler, such as tcp://host:8786"
     )
     patience: float = field_with_words(
         60.0, "seconds to wait if there is no scheduler or worker"
     )
-    mixed_cpus: bool = field_with_words(False, "let workers have several kinds of CPU")
+    mixed_cpus: bool = field_with_words(
+        False, "allow workers with different kinds of CPU"
+    )
     queue: str | None = field_with_words(None, "queue or partition of a cluster's jobs")
     walltime: str | None = field_with_words(
-        None, "time of a cluster's job; null: yaml's, or 2 h"
+        None, "time limit of a cluster's job; null: that of its yaml, or 2 h"
     )
     memory: str | None = field_with_words(
-        None, "memory of a cluster's job; null: yaml's, or 2G"
+        None, "memory of a cluster's job; null: that of its yaml, or 2G"
     )
     interface: str | None = field_with_words(
-        None, "network between a cluster's nodes, as ib0"
+        None, "network interface between a cluster's nodes, such as ib0"
     )
     job_extra_directives: list[str] = field_with_words(
         [], "further directives of a cluster's jobs"
@@ -336,29 +340,31 @@ class EngineConfig:
 
 @dataclass
 class RunnerConfig(EngineConfig):
-    """Settings for running trials; only `n_checkpoints` is part of a trial's key."""
+    """Settings for running trials; only `n_checkpoints` changes a trial's key."""
 
     n_jobs: Any = field_with_words(
-        "auto", "worker processes of one thread, or auto", "auto"
+        "auto", "number of worker processes, with one thread each, or auto", "auto"
     )
-    retry: list[str] = field_with_words([], "recorded statuses to run again", *FAILED)
+    retry: list[str] = field_with_words(
+        [], "run trials with these recorded statuses again", *FAILED
+    )
     progress: bool = field_with_words(True, "show the progress on stderr")
     output: bool = field_with_words(False, "show what a solver prints")
     n_checkpoints: int = field_with_words(
-        51, "rows of a trajectory, the start included"
+        51, "rows of a run's trajectory, including its start"
     )
     batch_trials: int = field_with_words(32, "largest number of trials in a batch")
     report_trials: int | None = field_with_words(
-        None, "the same for reports of tuned lines; null: batch_trials"
+        None, "largest batch for the report runs of tuned lines; null: batch_trials"
     )
     batch_work: float = field_with_words(
-        2e8, "work of one batch; 1e8 is about a second"
+        2e8, "largest work of a batch; 1e8 takes about a second"
     )
     time_limit: float | None = field_with_words(
         3600.0, "seconds a trial may take; null: no limit"
     )
     worker_memory: Any = field_with_words(
-        "auto", "memory of a worker: auto, 500M, 2G or bytes; null: no limit"
+        "auto", "memory limit of a worker: auto, 500M, 2G or bytes; null: no limit"
     )
 
 
@@ -377,10 +383,12 @@ class Frame:
     runner: RunnerConfig = field(default_factory=RunnerConfig)
     seed: int = field_with_words(0, "seed of the noise and of random schedules, >= 0")
     mode: str = field_with_words(
-        "run", "run, or plan: count the trials and run none", *MODES
+        "run", "run the trials, or with plan only count them", *MODES
     )
     name: str | None = field_with_words(None, "name of the folder under results_dir")
-    results_dir: str = field_with_words("results", "where the results folders are")
+    results_dir: str = field_with_words(
+        "results", "folder that contains the results folders"
+    )
     panel: Any = field_with_words(
         None, "panels of the experiment to run; the others are left out"
     )
@@ -438,7 +446,7 @@ def check_setting(key: str, value: Any) -> Any:
 
 LABELS = ("panel", "line")
 STAGES = 4
-"""Number of stages of a race: all settings, two selections of the best, finalists."""
+"""Number of stages of a race: all settings, two smaller selections, the finalists."""
 
 NUMBERS: Mapping[str, tuple[Any, float, float]] = {
     "trials": (int, 1, math.inf),
@@ -451,35 +459,37 @@ NUMBERS: Mapping[str, tuple[Any, float, float]] = {
 
 @dataclass(frozen=True)
 class PatternSearch:
-    """A pattern search that starts from the grid, and leaves it for better settings.
+    """A pattern search that starts from a grid, and goes beyond it to better settings.
 
     Each round tries the neighbours of the best setting, and some points around it, on
     the first seeds of `tune.seeds`. The better settings are tried on more seeds.
     """
 
     trials: int = field_with_words(
-        250, "most trials of a line's tuning, the grid included"
+        250, "largest number of trials for a line, including the grid"
     )
     ratio: Mapping[str, float] = field_with_words(
-        {}, "of neighbouring values, per parameter, or as `default`"
+        {}, "ratio of neighbouring values, per parameter or as `default`"
     )
     radius: float = field_with_words(
-        2.5, "factor to the neighbours that are tried first"
+        2.5, "factor from a value to the neighbours that are tried first"
     )
     race: tuple[int, ...] = field_with_words(
-        (2, 4, 8, 16), "seeds for all settings, the best 5, the best 3, the finalists"
+        (2, 4, 8, 16),
+        "numbers of seeds for all settings, the best 5, the best 3 and the finalists",
     )
     finalists: int = field_with_words(
-        4, "settings on the most seeds, and the grid's best"
+        4, "number of finalists, besides the best setting of the grid"
     )
     tolerance: float = field_with_words(
-        0.1, "a gain of fewer standard deviations (over seeds) counts as none"
+        0.1, "gains of fewer standard deviations (over seeds) are ignored"
     )
 
     def least(self, points: int) -> int:
-        """Return the number of trials for a grid, and for its best point on all seeds.
+        """Return the smallest number of trials that a search needs.
 
-        ``points`` is the number of points of the grid.
+        These are one trial for each of the ``points`` of the grid, and all seeds for
+        the best.
         """
         return points * self.race[0] + self.race[-1] - self.race[0]
 
@@ -492,25 +502,29 @@ class Tune:
         {}, "values per parameter, or a `unit` and `values`"
     )
     seeds: tuple[int, ...] = field_with_words(
-        (), "tuning seeds; a search uses the first"
+        (), "tuning seeds; a search uses the first of them"
     )
-    report: tuple[int, ...] = field_with_words((), "fresh seeds for the setting chosen")
+    report: tuple[int, ...] = field_with_words(
+        (), "new seeds for the report runs of the chosen setting"
+    )
     aside: tuple[str, ...] = field_with_words(
-        (), "axes of which the grid has the first value; others are tried one at a time"
+        (),
+        "axes with only their first value in the grid; other values are tried one at a "
+        "time",
     )
     search: PatternSearch | None = field_with_words(
-        None, "how values beyond the grid are tried, if so"
+        None, "search beyond the grid; null: no search"
     )
     limits: Mapping[str, Any] = field_with_words(
         {},
-        "lowest and highest value of a parameter in a search, in its axis' unit, and "
-        "`given` if they are no choice of ours: a value there is not open",
+        "lowest and highest value of a parameter in a search, in its axis' unit; with "
+        "`given`, the problem sets them, and a value at such a limit is not open",
     )
     quantity: str = field_with_words(
-        "objective", "what is to be best at the end of the trials"
+        "objective", "quantity to optimise at the end of the trials"
     )
     splits: int = field_with_words(
-        1, "values of dataset.seed on which all of it is repeated"
+        1, "number of values of dataset.seed on which everything is repeated"
     )
 
 
@@ -650,11 +664,11 @@ def _check_number(key: str, value: Any, hint: Any, least: float, most: float) ->
 
 
 GIVEN_LIMITS = "given"
-"""Marks limits that are set by a paper, or by the meaning of a line, not by us."""
+"""Marks limits that are given by a paper or by the meaning of a line."""
 
 
 def _limits_of(limits: Any, axes: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
-    """Return the checked limits of each parameter with limits, and their mark."""
+    """Return the checked limits of each parameter that has some, with their mark."""
     if not isinstance(limits, Mapping):
         raise value_error(
             "tune.limits", limits, "a mapping from parameters to two limits"
@@ -683,7 +697,7 @@ def _limits_of(limits: Any, axes: Mapping[str, Any]) -> dict[str, tuple[Any, ...
 
 
 OF_LINES = ("axes", "limits")
-"""Parts of `tune` that are given by algorithm and parameter."""
+"""Keys of `tune` whose values are mappings by algorithm and parameter."""
 
 GIVEN = ("dataset", "algorithm")
 OF_TASK = (*LABELS, "task", "algorithm", "budget", "seed")
@@ -693,13 +707,13 @@ OF_TASK = (*LABELS, "task", "algorithm", "budget", "seed")
 class Block:
     """A product of axes. A list as the value of a key is an axis.
 
-    `problem`, `dataset`, `loss`, `penalty`, `constraint` and `algorithm` are a name, a
-    mapping with `name` and parameters, or a list of these. A block with a `task` has no
-    objective. A block with `tune` has its seeds in `tune`.
+    The value of `problem`, `dataset`, `loss`, `penalty`, `constraint` or `algorithm` is
+    a name, a mapping with `name` and parameters, or a list of these. A block with a
+    `task` has no objective. A block with `tune` has its seeds in `tune`.
     """
 
-    panel: str = field_with_words("", "the panel of a figure that shows it")
-    line: str = field_with_words("", "label of the line there")
+    panel: str = field_with_words("", "panel of the figure that shows the runs")
+    line: str = field_with_words("", "label of the line in this panel")
     dataset: Any = field_with_words(
         None, "a name, a mapping with `name` and keys, or a list"
     )
@@ -707,10 +721,10 @@ class Block:
         ERM, "the kind of the problem: erm, or mean, or a list"
     )
     loss: Any = field_with_words(
-        "auto", "a name, a mapping, or a list; auto: the dataset's usual"
+        "auto", "a name, a mapping, or a list; auto: the dataset's usual loss"
     )
     penalty: Any = field_with_words(
-        "auto", "a name, a mapping, or a list; auto: the usual one"
+        "auto", "a name, a mapping, or a list; auto: the dataset's usual penalty"
     )
     constraint: Any = field_with_words("none", "a name, a mapping, or a list")
     algorithm: Any = field_with_words(
@@ -718,29 +732,31 @@ class Block:
     )
     budget: Mapping[str, Any] = field_with_words({}, "epsilon, delta, adjacency")
     calibration: Any = field_with_words(
-        "certified", "how noise is fixed; a word or a list"
+        "certified", "how the noise scale is chosen; a word or a list"
     )
     seed: Any = field_with_words(0, "seeds of a sweep, each an integer >= 0")
     tune: Tune | None = field_with_words(
         None, "how parameters are chosen; null: all are run"
     )
     task: Mapping[str, Any] | None = field_with_words(
-        None, "the task of a study, in place of fits"
+        None, "task of a study, which replaces fits"
     )
 
 
 SECTIONS = {"": Block, "budget": BudgetConfig, **TUNING}
 
 PANELS, LINES = "panels", "lines"
-"""Keys of a block that abbreviates many blocks: a mapping from panels to their
-problems, and a list of the lines of each panel. If both give a key, the line's value is
-used."""
+"""Keys of a block that stands for many blocks.
+
+`panels` maps panels to their problems, and `lines` lists the lines of each panel. If
+both give a key, the value of the line is used.
+"""
 
 PAIRED = ((PANELS, dict, "names with a mapping each"), (LINES, list, "mappings"))
 
 
 def write_out_blocks(sections: Sequence[Any]) -> list[Any]:
-    """Return blocks in which `panels` and `lines` are replaced by a block per pair.
+    """Return the blocks in which each pair of a panel and a line has its own block.
 
     Raises
     ------

@@ -3,13 +3,14 @@
 This module does not run trials. A tuner returns the trials of its next stage, the
 experiment runs the trials of all tuners together, and the tuner reads the last values.
 
-A search goes beyond the grid, in rounds of neighbours and Sobol points that are raced
-over seeds. Before the first round it also tries the settings of the rule, the best
-settings at the next smaller epsilon, and runs of one and two steps. These starts help
-if, with little budget, the whole grid lies on the plateau of w = 0. The best of all
-starts is among the finalists, so a search that finds nothing better chooses this start.
-A stage depends only on the line and on the rounded results of earlier trials. The same
-search therefore proposes the same trials on any machine, even after interruptions.
+A search goes beyond the grid in rounds. A round tries neighbours of the best point and
+Sobol points, and better points run on more seeds. Before the first round, the search
+also tries the settings of the rule, the best settings at the next smaller epsilon, and
+runs of one and two steps. These starts help if the budget is so small that no setting
+of the grid is better than w = 0. The best of all starts is among the finalists, so a
+search that finds nothing better chooses this start. A stage depends only on the line
+and on the rounded results of earlier trials. The same search therefore proposes the
+same trials on any machine, even after interruptions.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from dp_erm_bench.plugins.names import identity_of
 from dp_erm_bench.registry import AUTO
 
 DIGITS = 9
-"""Number of digits of compared values; further digits depend on a trial's batch."""
+"""Number of digits that are compared; further digits depend on a trial's batch."""
 
 RESAMPLES = 2000
 TAILS = (2.5, 97.5)
@@ -72,14 +73,16 @@ class Choice:
         95 % bootstrap interval, over the seeds, of the mean of the choice minus the
         mean of the next best finalist; None if there is no other finalist.
     open : tuple of str
-        Reasons why a better setting may lie beyond those tried. One kind is a parameter
-        with `top` or `bottom` (of the values tried) or `limit` (a declared limit), as
-        in `clip top`. A parameter with `untried` had only one value for lack of trials.
-        `trials` means that a search ran out of trials: before its first round, while
-        its last round still gained by more than the scatter over seeds, or before it
-        could race a setting beyond an end that looked better.
+        Reasons why a better setting may lie beyond those tried. `clip top` means that
+        the choice has the largest value tried for `clip`; `bottom` is the smallest
+        value, and `limit` a declared limit. A parameter with `untried` had only one
+        value for lack of trials. `trials` means that a search ran out of trials too
+        early. This may be before its first round, while its last round still gained by
+        more than the scatter over seeds, or before a better setting beyond the values
+        tried could run on all seeds.
     starts, tried : tuple of str
-        Names of the starts of a search besides the grid; keys of the tuning trials.
+        Names of the starting points of a search besides the grid; keys of the tuning
+        trials.
     reported : str
         Key of the first trial on report seeds.
     """
@@ -140,14 +143,14 @@ def bootstrap_interval(
 
 TUNING_CHECKPOINTS = 2
 WARM = 2
-"""Number of settings taken from the next smaller epsilon as starts of a search."""
+"""Number of best settings at the next smaller epsilon that a search tries first."""
 
 SHORTEST = (1, 2)
-"""Numbers of steps of the short runs that are starts of a search."""
+"""Numbers of steps of the short runs from which a search also starts."""
 
 Ranked = list[tuple[float, Point]]
 Finals = Mapping[str, Mapping[str, float]]
-"""Last values of trials, by key and quantity, as numbers to be minimised."""
+"""Last values of trials, by key and quantity, in a form for which lower is better."""
 
 Key = tuple[tuple[str, object], ...]
 Points = list[Point]
@@ -164,7 +167,7 @@ def spell_point(point: Mapping[str, Any]) -> list[Any]:
 
 
 Ask = Callable[[str, int, Callable[[], Points]], Points]
-"""Function that returns the points of a round of a search.
+"""A function that returns the points of a round of a search.
 
 The arguments are the name of a case, the number of the round, and a function that makes
 new points. Points that an earlier run of the folder used are returned again, even if
@@ -173,11 +176,11 @@ the random numbers of a library have changed since.
 
 
 Round = tuple[Points, int]
-"""Points to try next, and their rung in the race, which determines the seeds."""
+"""Points to try next, and their rung in the race, which determines their seeds."""
 
 
 class Tuner:
-    """Tunes one line by a grid: yields its trials, reads results, makes the choice.
+    """Tunes one line by a grid: yields trials, reads their results, makes the choice.
 
     Parameters
     ----------
@@ -195,13 +198,13 @@ class Tuner:
     reports : list of Trial
         Report trials of the choice.
     rungs : dict
-        The highest rung on which each point was tried.
+        The highest rung (stage of the race) on which each point was tried.
     ranked : list of (float, Point)
         After the last round, the points that ran on all seeds, best first.
     open : tuple of str
         As in `Choice`.
     starts : dict from str to points
-        Starts of a search besides its grid, by their source.
+        Starting points of a search besides its grid, by their source.
     """
 
     def __init__(self, line: FitLine, n_checkpoints: int, finals: Finals) -> None:
@@ -235,9 +238,10 @@ class Tuner:
         yield self.reports
 
     def rounds(self) -> Iterator[Round | None]:
-        """Yield rounds of points, or None while waiting for a smaller epsilon's choice.
+        """Yield rounds of points; None while waiting for another tuner's choice.
 
-        The trials of a round must have results before the next round is requested.
+        The other tuner has the next smaller epsilon. The trials of a round must have
+        results before the next round is requested.
         """
         yield self.grid(), 0
         self.ranked = self.rank_points(self.grid())
@@ -252,7 +256,7 @@ class Tuner:
         )
 
     def seeds(self, rung: int) -> Sequence[int]:
-        """Return the seeds of a rung; a higher rung includes those of a lower one."""
+        """Return the seeds of a rung; higher rungs include the seeds of lower ones."""
         return self.tune.seeds
 
     def expected_trials(self) -> int:
@@ -275,7 +279,7 @@ class Tuner:
         return Choice(*whole, tuple(self.starts), tried, reported)
 
     def example(self, phase: str) -> Trial:
-        """Return a typical trial of a phase, with the first value of every axis.
+        """Return a typical trial of a phase, in which every axis has its first value.
 
         The values that will be chosen are not known yet.
         """
@@ -288,7 +292,7 @@ class Tuner:
         return grid_points(self.line.axes, self.tune.aside)
 
     def _new_trials(self, points: Points, rung: int) -> list[Trial]:
-        """Return the trials of a round that were not part of an earlier round."""
+        """Return the trials of a round that no earlier round included."""
         new = {
             (*point.items(), seed): self._trial_of(point, seed, "tune")
             for point in points
@@ -310,7 +314,7 @@ class Tuner:
         return () if rung is None else self.seeds(rung)
 
     def finals_of(self, point: Point, rung: int | None = None) -> tuple[float, ...]:
-        """Return the final quantities of a point, on its own or a rung's seeds."""
+        """Return the results of a point on the seeds of a rung, by default its own."""
         seeds = self.own_seeds(point) if rung is None else self.seeds(rung)
         keys = (self._tried[(*point.items(), seed)].key for seed in seeds)
         by, lost = self.tune.quantity, math.inf
@@ -319,11 +323,11 @@ class Tuner:
         )
 
     def mean(self, point: Point, rung: int | None = None) -> float:
-        """Return the mean of a point, on its own or a rung's seeds."""
+        """Return the mean result of a point on a rung's seeds, by default its own."""
         return mean_of(self.finals_of(point, rung))
 
     def rank_points(self, points: Iterable[Point], rung: int | None = None) -> Ranked:
-        """Return pairs of mean and point, best first; equal points keep their order."""
+        """Return pairs of mean and point, best first; ties keep their order."""
         ranked = [(self.mean(point, rung), point) for point in points]
         return sorted(ranked, key=itemgetter(0))
 
@@ -331,8 +335,11 @@ class Tuner:
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 NEAR, CUBE = 2.0, 256
-"""Largest distance, in radii, of results to which a surface is fitted; number of points
-at which the surface is evaluated."""
+"""Two constants of fitted surfaces.
+
+The first is the largest distance of the results to which a surface is fitted, in radii.
+The second is the number of points at which the surface is evaluated.
+"""
 
 
 def neighbouring_points(
@@ -357,7 +364,7 @@ def neighbouring_points(
 def traded_points(
     space: Mapping[str, Axis], best: Point, factor: float, power: int = 1
 ) -> Iterator[Point]:
-    """Yield the points with one parameter lower and another higher.
+    """Yield the points in which one parameter is lower and another is higher.
 
     Good settings often lie along such directions. Longer runs need shorter steps, and
     so do larger clipping thresholds, which have larger noise. A larger threshold may
@@ -370,9 +377,9 @@ def traded_points(
     best : dict
         The best point so far.
     factor : float
-        Factor by which one parameter moves.
+        Factor by which one parameter changes.
     power : int
-        The other parameter moves by ``factor**power``.
+        The other parameter changes by ``factor**power``.
     """
     near, far = (
         {
@@ -420,9 +427,10 @@ def sobol_points(
 def points_onward(
     space: Mapping[str, Axis], before: Point, best: Point
 ) -> Iterator[Point]:
-    """Yield two points that repeat the last round's move, once and twice as far.
+    """Yield two points that lie once and twice as far as the last round's move.
 
-    The steps of a search thus grow towards a best setting that is many radii away.
+    The move is in the direction from `before` to `best`. The steps of a search thus
+    become longer if the best setting is many radii away.
 
     Parameters
     ----------
@@ -466,8 +474,8 @@ def modelled_points(
     """Yield `count` new points near the best point, where a fitted surface is lowest.
 
     The surface is a quadratic in the logarithms of the parameters, fitted to the points
-    that were tried nearby. A new point is thus chosen by many trials at other points.
-    If too few points were tried to fit the coefficients, nothing is yielded.
+    that were tried nearby. The choice of a new point thus uses many trials at other
+    points. If too few points were tried to fit the coefficients, nothing is yielded.
 
     Parameters
     ----------
@@ -486,7 +494,7 @@ def modelled_points(
     from scipy.stats import qmc
 
     def place_of(point: Point) -> list[float] | None:
-        """Return the coordinates of a point in radii; None if a value has no place."""
+        """Return the coordinates of a point in radii; None if it has no coordinates."""
         if not all(space[k].orders(point[k]) and point[k] for k in keys):
             return None
         if any(point[k] != best[k] for k in space.keys() - keys):
@@ -523,7 +531,7 @@ def modelled_points(
 def _fit_quadratic(
     places: Sequence[list[float]], rows: Sequence[Tried]
 ) -> Callable[[Array], Array] | None:
-    """Return the quadratic fitted to the better half of results; None if too few."""
+    """Return the quadratic fitted to the better half of results; None for too few."""
     d = len(places[0])
     terms = (d + 1) * (d + 2) // 2
     order = sorted(range(len(rows)), key=lambda row: rows[row].mean)
@@ -544,35 +552,38 @@ def _fit_quadratic(
 
 
 HALF = -1
-"""Rung of new points, which run on half of the first seeds."""
+"""Rung of new points; they run on half of the seeds of the first rung."""
 
 BEYOND = 3
-"""Number of points beyond the choice for which trials on first seeds are reserved."""
+"""Number of points beyond the choice for which trials are reserved."""
 
 OUTWARD = 6
-"""Largest number of settings at an end of the grid that are moved beyond this end."""
+"""Largest number of settings at an end of the grid that are moved beyond that end."""
 
 SOBOL = 2
-"""Number of Sobol points in a wide round, besides the traded points."""
+"""Number of Sobol points in a wide round, besides the points of `traded_points`."""
 
 APART = 4
-"""Smallest ratio of the steps of two runs that count as of different length."""
+"""Smallest ratio of the lengths of two runs at which the lengths count as different."""
 
 POWERS = (1, 2)
-"""Powers of the traded points of wide rounds, used in turn."""
+"""Values of `power` for `traded_points`, which wide rounds use in turn."""
 
 MODELLED = 2
 """Number of points that a fitted surface proposes in a round."""
 
 BETTER, RACED = (5, 3), 4
-"""Numbers of settings of a round that are tried on the second and third number of
-seeds; smallest number of trials for which a round is worthwhile."""
+"""Two constants of rounds.
+
+The first contains the numbers of settings that run on the second and third number of
+seeds. The second is the smallest number of trials for which a round is worthwhile.
+"""
 
 SHRINK, SMALLEST = 0.6, 1.42
-"""Factor on the radius after a round without gain; the smallest radius."""
+"""Factor on the radius after a round without gain, and the smallest radius."""
 
 SMALL, QUIET = 1.65, 2
-"""A search ends after `QUIET` rounds without gain at radii of at most `SMALL`."""
+"""Rounds around a point end after `QUIET` rounds without gain at radii <= `SMALL`."""
 
 
 def half_up(count: int) -> int:
@@ -586,7 +597,7 @@ def half_of(count: int) -> int:
 
 
 class PatternTuner(Tuner):
-    """Tunes one line by a search: a grid, rounds around the best, a fitted surface.
+    """Tunes one line by a search: a grid, rounds near the best, a fitted surface.
 
     Settings are raced over seeds: better ones run on more seeds.
 
@@ -625,16 +636,17 @@ class PatternTuner(Tuner):
         self.number = 0
 
     def seeds(self, rung: int) -> Sequence[int]:
-        """Return the first seeds, as many as the race uses on a rung."""
+        """Return the seeds that the race uses on a rung."""
         race = self.search.race
         return self.tune.seeds[: half_up(race[0]) if rung == HALF else race[rung]]
 
     def rounds(self) -> Iterator[Round | None]:
-        """Yield the rounds: starts, points near the best, a surface's points, finals.
+        """Yield the rounds of a search, from its starting points to the finalists.
 
-        A start is the grid, the rule's own setting, the best of the next smaller
-        epsilon, or a run of one or two steps. Runs of one or two steps begin on few
-        seeds; the better ones continue on more.
+        The starting points are the grid, the rule's setting, the best of the next
+        smaller epsilon, and runs of one or two steps. These short runs begin on few
+        seeds, and the better ones continue on more. Next are points near the best, and
+        points that a fitted surface proposes.
         """
         count, smaller = self.search.finalists, self.smaller
         yield self._race_points(self.grid(), 0)
@@ -700,15 +712,16 @@ class PatternTuner(Tuner):
     ) -> Generator[Round, None, tuple[Point, Point | None]]:
         """Yield rounds around a point, until they stop gaining or trials run out.
 
-        Return the best point. Also return the previous best point if trials ran out
-        while rounds still gained, else None. Without any round both points are equal.
+        Return the best point, and a second point. If trials ran out while rounds still
+        gained, the second point is the previous best point, else it is None. Without
+        any round both points are equal.
 
         Parameters
         ----------
         best : Point
             The point at which the rounds start.
         seen : list of Point
-            Only runs whose length differs from the lengths of these are followed.
+            Runs with about the same length as one of these points are not continued.
         """
 
         def best_points(count: int, rung: int) -> Points:
@@ -728,7 +741,7 @@ class PatternTuner(Tuner):
             before, best = best, next(iter(best_points(1, 1)), best)
             gained = self._is_gain(before, best)
             done = not gained and wide > 0
-            # Traded points and the cube are used if the neighbours do not gain.
+            # If the neighbours bring no gain, the next round is wide.
             wide = 0 if gained or wide else next(powers)
             if done:
                 quiet += radius <= SMALL
@@ -760,7 +773,7 @@ class PatternTuner(Tuner):
         return [{key: getattr(solver, key) for key in self.space}]
 
     def _short_runs(self) -> Iterator[Point]:
-        """Yield runs of one and two steps, at the middle of the grid and next to it.
+        """Yield runs of one and two steps, as starting points of the search.
 
         One other parameter at a time gets another value, from the grid or below it.
         Values below the grid are needed because runs are short if the noise is large.
@@ -783,7 +796,10 @@ class PatternTuner(Tuner):
                     yield {**whole, length: value}
 
     def _values_from_least(self, key: str) -> list[Any]:
-        """Return the grid's values in order; a smaller value precedes numbers."""
+        """Return the values of the grid, sorted, after an additional smaller value.
+
+        Values that are not numbers are returned as they are.
+        """
         axis = self.space[key]
         if not axis.numeric:
             return [*axis.values]
@@ -794,7 +810,7 @@ class PatternTuner(Tuner):
         return [axis.value_at(axis.level(values[0] / ratio)), *values]
 
     def _allowed_of(self, points: Iterable[Point]) -> Points:
-        """Return the distinct starts that the solver and the declared limits allow.
+        """Return the distinct starting points that the solver and the limits allow.
 
         A rule may give a value beyond the usual limit of a length; such a start is
         kept.
@@ -819,7 +835,7 @@ class PatternTuner(Tuner):
         return [point for _, point in better[: half_up(len(better))]]
 
     def _trials_left(self, kept: int | None = None) -> int:
-        """Return the number of trials left, without the trials reserved for later.
+        """Return the number of trials that are left, without those reserved for later.
 
         By default the trials of the last races are reserved.
         """
@@ -828,7 +844,7 @@ class PatternTuner(Tuner):
         return self.search.trials - len(self._tried) - kept
 
     def _race_points(self, points: Points, rung: int, kept: int | None = None) -> Round:
-        """Return a round with as many of the first points as there are trials for.
+        """Return a round with the first points, as many as the trials left allow.
 
         ``kept`` trials are reserved for later; by default the trials of the last races.
         """
@@ -846,7 +862,7 @@ class PatternTuner(Tuner):
         return few + half_of(len(seeds)) * (race[-1] - race[-2]) + BEYOND * race[0]
 
     def _final_points(self) -> Points:
-        """Return the finalists: the best of the starts, and the best of all points."""
+        """Return the finalists: the best starting point, and the best of all points."""
         best = self._best_points(self.search.finalists, 1) or self._best_points(1, 0)
         first = self.first or best[0]
         return [first, *(one for one in best if one != first)]
@@ -857,7 +873,7 @@ class PatternTuner(Tuner):
         return [point for _, point in self.rank_points(points)[:count]]
 
     def _best_point(self, rung: int = 1, other: Point | None = None) -> Point:
-        """Return the best point of a rung; without any, `other` or the best of all."""
+        """Return the best point of a rung, or else `other`, or else the best of all."""
         best = self._best_points(1, rung)
         return best[0] if best else other or self._best_points(1, 0)[0]
 
@@ -886,7 +902,7 @@ class PatternTuner(Tuner):
             best = self._best_point(0)
 
     def _move_outward(self, best: Point, key: str) -> Iterator[Point]:
-        """Yield the best settings at an end of the grid, moved one step outwards.
+        """Yield the best settings at an end of the grid, moved one step beyond it.
 
         Lengths of runs are not moved.
         """
@@ -903,7 +919,7 @@ class PatternTuner(Tuner):
     def _points_of_round(
         self, before: Point, best: Point, radius: float, wide: int
     ) -> Points | None:
-        """Return the new points of a round; None if the search cannot go on."""
+        """Return the new points of a round; None if trials or finite results lack."""
         # A point costs about 1.5 times half of the first seeds; good points cost more.
         room = self._trials_left() - RACED
         affordable = int(room / (1.5 * len(self.seeds(HALF))))
@@ -928,14 +944,14 @@ class PatternTuner(Tuner):
     def _ask_for_round(
         self, what: list[Any], number: int, make: Callable[[], Iterator[Point]]
     ) -> Points:
-        """Return the new points of a round, whose name is a digest of its inputs."""
+        """Return the new points of a round; its name is a digest of its inputs."""
         name = sha256_of(canonical_json([self._case_digest(), *what]))
         asked = self.ask(name, number, lambda: [*make()])
         new = {key_of(one): one for one in asked if self._is_allowed(one)}
         return [one for key, one in new.items() if key not in self.rungs]
 
     def _is_allowed(self, point: Point) -> bool:
-        """Return whether a point, possibly read from a file, belongs to the space."""
+        """Return whether a point, possibly from a file, is in the search space."""
         starts = [*chain(*self.starts.values())]
 
         def may_be_tried(key: str) -> bool:
@@ -953,7 +969,7 @@ class PatternTuner(Tuner):
         return False
 
     def _is_gain(self, before: Point, after: Point) -> bool:
-        """Return whether a new point is better than an old point by the tolerance."""
+        """Return whether a new point is better by more than the tolerance."""
         old, new = map(self.finals_of, (before, after))
         known = len(new) > 1 and math.isfinite(mean_of(new))
         spread = statistics.stdev(new) if known else 0.0
@@ -961,7 +977,7 @@ class PatternTuner(Tuner):
         return before != after and gain > self.search.tolerance * spread
 
     def _is_better(self, point: Point, before: Point) -> bool:
-        """Return whether a point is better than an earlier point beyond the scatter."""
+        """Return whether a point is significantly better than an earlier point."""
         ours, theirs = map(self.finals_of, (point, before))
         if mean_of(ours) == math.inf or point == before:
             return False
@@ -984,7 +1000,7 @@ class PatternTuner(Tuner):
             quiet = 0 if self._best_point() in points else quiet + 1
 
     def _last_races(self) -> Iterator[Round]:
-        """Yield the last races, and rank the points that ran on all seeds.
+        """Yield the rounds of the finalists, and rank the points that ran on all seeds.
 
         The finalists run on the second largest number of seeds, and the better half of
         them on all seeds. If each finalist diverges on some seed, the next best points
@@ -1008,8 +1024,9 @@ class PatternTuner(Tuner):
     def _rounds_beyond_choice(self) -> Generator[Round, None, bool]:
         """Yield points beyond the choice, while it lies on an outermost value tried.
 
-        Then rank the points with all seeds again. Return whether a point beyond the
-        choice was better on fewer seeds, but no trials were left to race it further.
+        Then rank the points with all seeds again. Return True if a point beyond the
+        choice was better on fewer seeds, but no trials were left to run it on more
+        seeds.
         """
         rungs = self.rungs
         while beyond := self._points_beyond(self.ranked[0][1]):
@@ -1031,7 +1048,7 @@ class PatternTuner(Tuner):
         return {v for v in tried if axis.orders(v)} if axis.numeric else tried
 
     def _ends_of_point(self, point: Point) -> Iterator[str]:
-        """Yield the parameters in which a point is at a limit or outermost value tried.
+        """Yield the parameters in which a point has a limit or outermost tried value.
 
         The name of each parameter is followed by `limit`, `top` or `bottom`.
         """
@@ -1054,14 +1071,14 @@ class PatternTuner(Tuner):
         ]
 
     def _case_digest(self) -> str:
-        """Return the digest of all that the points of a search depend on."""
+        """Return a digest of everything on which the points of a search depend."""
         line = self.line
         algorithm = [identity_of(line.algorithm), line.base["algorithm"]["params"]]
         privacy = [line.budget, line.calibration]
         # The empty mapping keeps the names of rounds in existing folders.
         named = [line.problem.identity, algorithm, privacy, {}]
         axes = {k: [*map(plain_parameter, values)] for k, values in line.axes.items()}
-        # The mark of limits does not change trials, so it is left out.
+        # The mark of limits (`given`) does not change trials, so it is left out.
         limits = {key: pair[:2] for key, pair in self.tune.limits.items()}
         how = [limits, self.tune.seeds, self.tune.quantity, self.search.ratio]
         # An empty list of warm starts is left out, which keeps existing digests.
@@ -1114,7 +1131,7 @@ def tuners_of(
 
 
 def _without_epsilon(tuner: Tuner) -> str:
-    """Return a key that is equal for lines that differ only in epsilon."""
+    """Return a key that is the same for lines that differ only in epsilon."""
     line = tuner.line
     ruled = line.rule.partition(": ")[2].split()
     params = {k: plain_parameter(v) for k, v in line.params.items() if k not in ruled}

@@ -1,7 +1,7 @@
-"""The blocks that `dp-erm-bench tune` runs, and the starts of their searches.
+"""The blocks that `dp-erm-bench tune` runs, and the starting points of their searches.
 
-A search starts with the grid and limits that the algorithm's yaml has under `tune`. For
-other algorithms it starts around the defaults of all fields declared as numbers.
+If the algorithm's yaml has a key `tune`, a search starts with the grid and limits given
+there. For other algorithms it starts around the defaults of all numeric fields.
 """
 
 from __future__ import annotations
@@ -56,8 +56,11 @@ from dp_erm_bench.problems.base import Problem
 from dp_erm_bench.registry import ALGORITHM, ERM, OBJECTIVE, PROBLEM
 
 PROFILE, SMOKE = "published", "smoke"
-"""The usual profile, with searches as long as those of docs/leaderboard.md; and the
-profile for test runs, with a grid of one point."""
+"""Names of two profiles.
+
+The first is the usual profile, with searches as long as those of docs/leaderboard.md.
+The second is for test runs, with a grid of one point.
+"""
 
 SEEDS = {"seeds": [*range(16)], "report": [*range(100, 140)]}
 FEW = {"race": [2, 3, 5, 10], "finalists": 3}
@@ -71,27 +74,29 @@ PROFILES: dict[str, dict[str, Any]] = {
 """Seeds and sizes of searches, as in experiments/leaderboard.yaml."""
 
 MOST_IN_GRID = 3
-"""Largest number of fields in a grid around defaults: lengths first, then `step`,
-`clip` and the rest in order. Further fields are set aside, since a larger grid would
-use all trials."""
+"""Largest number of fields in a grid around defaults.
+
+Lengths are first, then `step`, `clip` and the rest in order. Further fields are varied
+one at a time, since a larger grid would use all trials.
+"""
 
 AROUND = (0.25, 1.0, 4.0)
 """Multiples of a default that are tried, in the grid or one at a time."""
 
 CLIPS = {"unit": GRADIENT_RMS, "values": [0.1, 0.3, 1, 3]}
-"""The grid of a clipping threshold that has no default."""
+"""The values to try for a clipping threshold without a default."""
 
 FIRST = (*LENGTHS, "step", "clip")
 BATCH = "batch_size"
 
 ENOUGH = {"trials", "race"}
-"""Keys that fix the size of a search, which otherwise depends on the grid."""
+"""Keys that determine the size of a search, which otherwise depends on the grid."""
 
 Section = dict[str, Any]
 
 
 def start_of(name: str, profile: str) -> tuple[Section, Section]:
-    """Return the fixed parameters and the key `tune` that an algorithm starts with.
+    """Return an algorithm's fixed parameters and initial `tune` for a profile.
 
     Parameters
     ----------
@@ -119,7 +124,7 @@ def start_of(name: str, profile: str) -> tuple[Section, Section]:
 
 
 def _start_around_defaults(algorithm: Algorithm) -> Section:
-    """Return axes for all numeric fields, and the names of fields outside the grid."""
+    """Return axes for all numeric fields, and the names of those outside the grid."""
     axes: Section = {}
     order = [key for key, kind in algorithm.kinds.items() if kind]
     for key in sorted(
@@ -131,7 +136,7 @@ def _start_around_defaults(algorithm: Algorithm) -> Section:
 
 
 def _values_around_default(algorithm: Algorithm, key: str, grid: bool) -> Any:
-    """Return the initial values of a field's axis, which are around its default.
+    """Return the initial values of a field's axis, which lie around its default.
 
     The default is first, or in the middle of a grid. If it is zero or None, a value is
     added: the middle of the field's limits, or the lower limit plus one. The result is
@@ -202,8 +207,8 @@ def tuned_blocks(
     Parameters
     ----------
     sections : sequence of mapping
-        Blocks without `tune`. An algorithm's parameter with one value is fixed; a list
-        of values is the start of its axis.
+        Blocks without `tune`. A parameter with one value is fixed. A list of values is
+        the initial axis of a parameter.
     asked : mapping
         Keys of `tune` that replace the usual keys (`start_of`). `axes` and `limits` are
         mappings from an algorithm's name to mappings by parameter.
@@ -322,7 +327,7 @@ def _panel_title(dataset: Mapping[str, Any]) -> str:
 def _tuned_block(
     point: Section, asked: Mapping[str, Any], profile: str
 ) -> tuple[Section, str]:
-    """Return the block that tunes an algorithm on a problem, and a reason if refused.
+    """Return the block that tunes an algorithm on a problem, and a reason for refusal.
 
     The reason is empty if the algorithm accepts the problem.
     """
@@ -375,7 +380,7 @@ def _tuned_block(
 
 
 def _within_default_bounds(point: Section) -> Section:
-    """Return a block with default bounds; empty if none exist or none are wanted."""
+    """Return a block with default bounds; empty if there are or should be none."""
     data = point["dataset"]
     wanted = data.get(BOUNDS) == AUTO and data.get("clip_to_bounds") is not False
     if not wanted or default_bounds(str(data["name"]), data) is None:

@@ -1,4 +1,4 @@
-"""Walks through independent coin flips, by the gaps between successes."""
+"""Simulate long rows of independent coins by the gaps between successes."""
 
 import math
 from typing import Any
@@ -13,7 +13,7 @@ from dp_erm_bench.kernels.elementary import log
 def poisson_gaps(
     uniforms: Array, position: Any, limit: int, rate: float, out: Indices
 ) -> tuple[int, Any, Any]:
-    """Walk through independent coins of probability ``rate`` by their gaps.
+    """Find the successes among coins of probability ``rate`` by drawing gaps.
 
     The gaps between successes are geometric: floor(log u / log(1 - rate)).
 

@@ -1,4 +1,4 @@
-"""How kernels are compiled: which operations may be reordered or fused."""
+"""Decorators that compile kernels, by which operations may be reordered or fused."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

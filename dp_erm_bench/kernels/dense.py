@@ -14,7 +14,7 @@ _ROWS = 512
 
 LARGEST = np.finfo(np.float64).max
 LEAST_SHARE = 1e-312
-"""Least factor of a clipped record: smaller factors have fewer than 40 bits."""
+"""Smallest factor of a clipped record; smaller ones have fewer than 40 bits."""
 
 Draws = tuple[Indices, Array]  # coordinates, noise
 Four = tuple[float, float, float, float]

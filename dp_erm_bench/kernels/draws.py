@@ -17,7 +17,7 @@ from dp_erm_bench.kernels.philox import CELL, fill_uniforms, place
 
 _TWO_CELLS = 2.0 * CELL
 OUTSIDE = 0.5 - CELL
-"""A uniform farther than this from 1/2 is in an outermost cell."""
+"""A uniform farther than this from 1/2 lies in one of the two outermost cells."""
 
 
 @exact
@@ -149,7 +149,7 @@ def gaussian_again(inside: float, u: Array, i: int, out: Array) -> None:
 
 @exact
 def to_survival(out: Array) -> int:
-    """Leave uniforms as they are, and count those in the outermost cell at 0."""
+    """Leave uniforms unchanged, and count those in the outermost cell at 0."""
     outermost = 0
     for i in range(out.size):
         outermost += out[i] < CELL

@@ -1,8 +1,8 @@
-"""Stochastic steps without noise over sparse rows, at the cost of their non-zeros.
+"""Stochastic steps without noise over sparse rows, at a cost of their non-zeros.
 
-Coordinates that no record has moved are neither stored nor read. Coordinates that a
+Coordinates that no record has changed are neither stored nor read. Coordinates that a
 prox or a projection sets to zero are dropped. The iterate is a scale times the stored
-values, so an l2 penalty shrinks all of them by one product (Shalev-Shwartz, Singer,
+values. So an l2 penalty shrinks all of them by one product (Shalev-Shwartz, Singer,
 Srebro, "Pegasos", ICML 2007, section 2).
 """
 
@@ -24,7 +24,7 @@ _SMALL = 1e-30
 
 @kernel
 def few_entries(rows: Any, p: int, offsets: Indices) -> bool:
-    """Return whether batches have so few entries on average that ``quiet_steps`` pays.
+    """Return whether the batches are so sparse that ``quiet_steps`` is faster.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def quiet_steps(
 
 @kernel
 def _enter_support(support: Support, j: int, count: int) -> int:
-    """Store a coordinate at the next place; return the number of places in use."""
+    """Store a coordinate at the next place; return the new number of places."""
     places, coordinates = support
     places[j], coordinates[count] = count, j
     return count + 1
@@ -115,7 +115,7 @@ def _add_gradients(
     support: Support,
     count: int,
 ) -> int:
-    """Add clipped gradients of records to g; return the number of places in use."""
+    """Add clipped gradients of records to g; return the new number of places."""
     (entries, indices, indptr), y, norms = data
     v, scale, clip = at
     places = support[0]
@@ -150,7 +150,7 @@ def _descend_rows(
 
 @kernel
 def _drop_zeros(support: Support, v: Array, count: int) -> int:
-    """Drop zeros and fill their places; return the number of places in use."""
+    """Drop zeros and close the gaps; return the new number of places."""
     places, coordinates = support
     k = 0
     while k < count:

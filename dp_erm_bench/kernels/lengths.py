@@ -7,9 +7,12 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 USUAL = (1e-140, 1e140)
-"""Norms between these are computed from plain sums of squares, which exceed 1e-280."""
+"""Norms in this range are computed from plain sums of squares.
+
+These sums exceed 1e-280.
+"""
 MOST = 1000
-"""Largest exponent for which a power of 2 and its inverse are used."""
+"""Largest exponent k for which 2^k and 2^-k are used."""
 
 
 def norm2(x: Any, axis: int | None = None, *, keepdims: bool = False) -> Any:
@@ -48,7 +51,7 @@ def are_usual(norms: Any) -> Any:
 
 
 def near_one(rows: Array) -> tuple[Array, Any]:
-    """Return rows, (m, p), scaled to largest entries near 1, and the exponents.
+    """Return rows, (m, p), scaled so that largest entries are near 1, and exponents.
 
     Row i is multiplied by 2^-k_i, where k_i is its exponent. Only entries that are
     negligible compared with the largest entry are rounded.
@@ -58,7 +61,7 @@ def near_one(rows: Array) -> tuple[Array, Any]:
 
 
 def powers_of(largest: Any) -> Any:
-    """Return k for which ``largest`` 2^-k is in [1/2, 1), or 0 if it is not finite."""
+    """Return the k with ``largest`` 2^-k in [1/2, 1); 0 where it is not finite."""
     _, powers = np.frexp(np.where(np.isfinite(largest), largest, 0.0))
     return np.clip(powers, -MOST, MOST)
 

@@ -70,7 +70,8 @@ def fill_words(seed: Seed, first: int, pairs: Words) -> None:
     seed : array of shape (4,), uint32
         The 128 bits of the stream: the key, and the upper half of the counter.
     first : int
-        Lower half of the first counter; if negative, its highest bit is set.
+        Lower half of the first counter; a negative number stands for one of 64 bits
+        with the highest bit set.
     pairs : uint64 array of even length
         Receives the pairs; the first word of a pair is its upper 32 bits.
     """
@@ -93,11 +94,11 @@ def fill_words(seed: Seed, first: int, pairs: Words) -> None:
 
 @exact
 def place(seed: Seed, position: int) -> float:
-    """Return the place of a uniform in its cell, as a share of the cell in (0, 1).
+    """Return the position of a uniform within its cell, as a number in (0, 1).
 
-    A law with a tail needs this place if the uniform number ``position`` < 2^59 lies in
-    an outermost cell, which happens once in 2^51 draws. Without it no value beyond the
-    middle of that cell would ever be drawn.
+    A law with a tail needs this position if the uniform with number ``position`` < 2^59
+    lies in an outermost cell, which happens once in 2^51 draws. Without it no value
+    beyond the middle of that cell would ever be drawn.
     """
     pairs = np.empty(2 * _FURTHER, np.uint64)
     fill_words(seed, _FURTHER * position + _FAR, pairs)

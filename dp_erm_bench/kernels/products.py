@@ -8,14 +8,14 @@ from dp_erm_bench.kernels.sparse import Matrix
 LANES = 4
 """Number of trials that share one reading of the matrix."""
 PAIR = 2
-"""The same number, if no more trials are left."""
+"""Number of trials that share a reading if fewer than `LANES` are left."""
 
 
 @compile_unfused
 def products(matrix: Matrix, v: Array, out: Array) -> None:
     """Write M v of each trial into ``out``, for a sparse matrix M.
 
-    M is given by its m rows: those of X for X w, and those of X' (the columns of X) for
+    M is given by its m rows. These are the rows of X for X w, and the columns of X for
     X' r. Four or two trials share one reading of an entry. The sums of each trial keep
     the order of the entries, whichever trials share the reading.
 

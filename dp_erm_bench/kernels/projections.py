@@ -1,4 +1,4 @@
-"""Projections on the constraints, by their code, and the prox of separable penalties.
+"""Projections on constraints, and the prox of separable penalties, for kernels.
 
 Kernels accept a constraint as the pair (code, radius), see ``Constraint.kernel``.
 """

@@ -64,10 +64,11 @@ def all_scores(rule: int, g: Array, w: Array, M: Array, psi: Array, out: Array) 
 
 @kernel
 def excess(g: float, w: float, M: float, psi: Array) -> float:
-    """Return the distance from -g to the subdifferential over sqrt(M), < 0 inside.
+    """Return the signed distance from -g to the subdifferential, over sqrt(M).
 
-    The distance is negative if -g is inside. The subdifferential of the penalty is a
-    point, an interval (at the kink) or a ray (on the border of the box).
+    The distance is negative if -g is inside the subdifferential. The subdifferential of
+    the penalty is a point, an interval (at the kink) or a ray (on the border of the
+    box).
 
     Parameters
     ----------
@@ -152,7 +153,7 @@ def gumbel_argmax(seed: Seed, start: int, scores: Array, scale: float) -> int:
                     gap = (best - top) / scale
                     # Slightly lower, so that rounding skips no winner.
                     least = math.exp(-math.exp(-gap)) * (1.0 - 1e-9)
-                    # Nor is the cell at 0 skipped, which reaches above its middle.
+                    # The cell at 0 is not skipped, because it reaches above its middle.
                     least = least if least > CELL else 0.0
     if lowest > CELL and highest < 1.0 - CELL:
         return winner

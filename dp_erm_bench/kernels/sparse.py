@@ -261,7 +261,7 @@ def stochastic_steps(
     Returns
     -------
     float
-        A number without meaning, as there.
+        A number without meaning, as in ``stochastic.stochastic_steps``.
     """
     records, offsets, noise = draws
     clip, steps, expected = scales

@@ -1,8 +1,8 @@
-"""Sweeps of dual block coordinate descent for norms that are sums of maxima.
+"""Dual block coordinate descent for norms that are sums of maxima over groups.
 
-The prox of tau sum_G w_G max_G |.| at z >= 0 is z - sum_G xi_G, where each xi_G is on G
-and in the L1 ball of radius tau w_G. A sweep sets each xi_G to the projection of z
-minus all other xi.
+The prox of tau sum_G w_G max_G |.| at z >= 0 is z - sum_G xi_G. Each xi_G is zero
+outside of G and is in the L1 ball of radius tau w_G. A sweep sets each xi_G, one after
+the other, to the projection of z minus all other xi.
 
 References
 ----------
@@ -20,7 +20,7 @@ from dp_erm_bench.kernels.projections import L1_BALL, project
 def group_sweeps(
     left: Array, parts: Array, groups: tuple[Indices, Indices], caps: Array, sweeps: int
 ) -> None:
-    """Make sweeps over groups, in place.
+    """Make sweeps of block coordinate descent over groups, in place.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The interface of a loss, which is elementwise in labels and margins."""
+"""The interface of a loss, which is computed elementwise from margins and labels."""
 
 import inspect
 import math
@@ -114,7 +114,7 @@ class Loss(ABC):
 
     @property
     def reason_not_compiled(self) -> str | None:
-        """Return the reason why no kernel can compute this loss, None if one can."""
+        """Return the reason why no kernel can compute this loss; None if one can."""
         if not origin_digest(type(self)):
             return None
         from dp_erm_bench.kernels.losses import reason_not_compiled

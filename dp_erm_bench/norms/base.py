@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 ENTRIES = 2 * 10**6
-"""Most numbers that are drawn at a time."""
+"""Largest number of random numbers that are drawn at a time."""
 
 DRAWS, ERROR = 4000, 0.004
 """Number of draws at a time for a Gaussian width, and the relative error to reach."""
@@ -59,7 +59,10 @@ class SubmodularNorm(ABC):
 
     @abstractmethod
     def gains(self, order: Indices) -> Array:
-        """Return F(A_k) - F(A_{k-1}); A_k is the first k of an order, (..., p)."""
+        """Return F(A_k) - F(A_{k-1}) along an order, shape (..., p).
+
+        A_k is the set of the first k coordinates of the order.
+        """
 
     @abstractmethod
     def dual(self, s: Array) -> tuple[float, NDArray[np.bool_]]:
@@ -90,19 +93,22 @@ class SubmodularNorm(ABC):
         """
 
     def value(self, w: Array) -> Any:
-        """Return Omega(w), (..., p) to (...), by the greedy algorithm."""
+        """Return Omega(w) by the greedy algorithm, shape (...) for w of (..., p)."""
         order = descending_order(w)
         sizes = np.take_along_axis(np.abs(w), order, axis=-1)
         return (sizes * self.gains(order)).sum(axis=-1)
 
     def maximiser(self, w: Array) -> Array:
-        """Return an s in |P|(F) with the largest s.w, which is Omega(w), (..., p)."""
+        """Return an s in |P|(F) with the largest s.w, shape (..., p).
+
+        This largest value is Omega(w).
+        """
         order, s = descending_order(w), np.empty(w.shape)
         np.put_along_axis(s, order, self.gains(order), axis=-1)
         return np.asarray(np.copysign(s, w))
 
     def prox(self, z: Array, step: Array | float) -> Array:
-        """Return argmin_u norm2(u - z)^2 / 2 + step Omega(u), (..., p).
+        """Return argmin_u norm2(u - z)^2 / 2 + step Omega(u), shape (..., p).
 
         ``step`` is a number, or one per row, (..., 1). Rows of z that are not finite
         give NaN.
@@ -117,15 +123,18 @@ class SubmodularNorm(ABC):
         return np.asarray(np.copysign(moved.reshape(z.shape), z))
 
     def project(self, z: Array, radius: float) -> Array:
-        """Return the projection on radius |P|(F), (..., p), by Moreau's identity."""
+        """Return the projection on ``radius`` times |P|(F), shape (..., p).
+
+        It is computed by Moreau's identity.
+        """
         return np.asarray(z - self.prox(z, radius))
 
     def slack(self, w: Array, s: Array, radius: float) -> float:
-        """Return radius Omega(w) - s.w for s in radius |P|(F), which is >= 0.
+        """Return radius Omega(w) - s.w for a point s of ``radius`` times |P|(F).
 
-        Let A_k be the level sets of |w|, and let s have the signs of w. The result is
-        the sum over k of the drop of |w| after A_k, times radius F(A_k) - s(A_k). These
-        terms are >= 0 up to rounding.
+        The result is >= 0. Let A_k be the level sets of |w|, and let s have the signs
+        of w. The result is the sum over k of the drop of |w| after A_k, times radius
+        F(A_k) - s(A_k). These terms are >= 0 up to rounding.
 
         Parameters
         ----------
@@ -189,9 +198,9 @@ class SubmodularNorm(ABC):
     def dense_sets(self, p: int) -> NDArray[np.bool_] | None:
         """Return the sets A of the extreme points 1_A / F(A), with signs, as masks.
 
-        These are the sets A for which every further coordinate makes F(A) larger, and
-        which are not the union of two parts whose F add up to F(A). The result is None
-        if there are more than 10^5 extreme points, or if p is too large.
+        A set is in the list if every further coordinate makes F(A) larger, and if the
+        set is not the union of two parts whose F add up to F(A). The result is None if
+        there are more than 10^5 extreme points, or if p is too large.
         """
         return extreme_sets(self.of_masks, p)
 
@@ -209,14 +218,17 @@ class SubmodularNorm(ABC):
         return None if points is None else signed_points(points)
 
     def of_masks(self, masks: NDArray[np.bool_]) -> Array:
-        """Return F of sets, (m, p) to (m,): Omega of their indicators."""
+        """Return F of the sets that masks (m, p) describe, shape (m,).
+
+        It is Omega of their indicators.
+        """
         return np.asarray(self.value(masks.astype(np.float64)))
 
 
 def dinkelbach(
     norm: SubmodularNorm, s: Array
 ) -> tuple[float, NDArray[np.bool_], Array]:
-    """Return max_A |s|(A) / F(A), the maximising A, and the prox at that number, (p,).
+    """Return max_A |s|(A) / F(A), the maximising A, and the prox there, (p,).
 
     For rho below the maximum, the prox of rho Omega at |s| is not 0, and the support of
     the prox has a larger ratio. At the maximum the prox is 0, up to its error.
@@ -250,5 +262,8 @@ def ratio_of(norm: SubmodularNorm, size: Array, mask: NDArray[np.bool_]) -> floa
 
 
 def descending_order(w: Array) -> Indices:
-    """Return the indices that sort |w| in descending order, ties by index, (..., p)."""
+    """Return the indices that sort |w| in descending order, shape (..., p).
+
+    Equal entries are sorted by index.
+    """
     return np.argsort(-np.abs(w), axis=-1, kind="stable")

@@ -1,4 +1,4 @@
-"""Norms from functions of the number of coordinates."""
+"""Norms of functions of the number of coordinates."""
 
 import functools
 import math
@@ -23,9 +23,10 @@ FUNCTIONS: dict[str, Callable[[Array, float], Array]] = {
 """Concave nondecreasing functions g with g(0) = 0, by name."""
 
 PANELS, NODES, BEYOND = 64, 16, 9.0
-"""Numbers of panels and nodes of the quadrature of a Gaussian width, and its margin.
+"""Parameters of the quadrature of a Gaussian width.
 
-The margin places the end of the quadrature beyond all entries that a draw ever has.
+They are the number of panels, the number of nodes, and a margin. The margin places the
+end of the quadrature beyond all entries that a draw ever has.
 """
 
 
@@ -74,11 +75,11 @@ class CardinalityNorm(SubmodularNorm):
         return _levels_of(self, p)
 
     def gains(self, order: Indices) -> Array:
-        """Return the levels, which are the gains in every order."""
+        """Return the levels; they are the gains in every order."""
         return np.broadcast_to(self.levels(order.shape[-1]), order.shape)
 
     def value(self, w: Array) -> Array:
-        """Return Omega(w), (..., p) to (...); the L1 norm and maximum need no sort."""
+        """Return Omega(w), shape (...); the L1 norm and maximum need no sort."""
         size = np.abs(w)
         if self.function == "count":
             return np.asarray(size.sum(axis=-1))
@@ -88,7 +89,7 @@ class CardinalityNorm(SubmodularNorm):
         return np.asarray(np.sort(size, axis=-1) @ levels[::-1])
 
     def greedy_points(self, p: int) -> Array | None:
-        """Return the extreme points >= 0, which are the levels in all orders."""
+        """Return the extreme points >= 0: the levels in all orders."""
         levels = self.levels(p)
         if not levels[1:].any():
             return np.eye(p) * levels[0] if p <= MOST // 2 else None
@@ -111,7 +112,7 @@ class CardinalityNorm(SubmodularNorm):
         return self.in_order(z, tau, np.argsort(-z))
 
     def reach(self, p: int) -> float:
-        """Return the norm of the levels, as all vertices are permutations of these."""
+        """Return the norm of the levels; all vertices are permutations of them."""
         return float(norm2(self.levels(p)))
 
     def spread(self, p: int) -> float:

@@ -1,4 +1,7 @@
-"""List the extreme points of the unit balls of structured norms; sets are masks."""
+"""List the extreme points of the unit balls of structured norms.
+
+Sets of coordinates are boolean masks.
+"""
 
 import functools
 import itertools
@@ -11,10 +14,10 @@ Array = NDArray[np.float64]
 Masks = NDArray[np.bool_]
 
 MOST = 10**5
-"""Most extreme points that are listed."""
+"""Largest number of extreme points that are listed."""
 
 LISTED = 16
-"""Most coordinates for which all sets are listed."""
+"""Largest number of coordinates for which all sets are listed."""
 
 # Relative to F(all): the difference that rounding may make.
 ROUNDED = 1e-13
@@ -65,8 +68,9 @@ def greedy_points(of_masks: Callable[[Masks], Array], p: int) -> Array | None:
     With all signs these are the extreme points of |P|(F). The result is None if there
     are more than 10^5 extreme points, or if p is above 16.
 
-    Coordinates that add nothing to F join a set at once. They would add nothing to F
-    later either, because F is submodular. So fewer orders lead to the same point.
+    If a coordinate adds nothing to F, it joins the set at once. It would add nothing
+    later either, because F is submodular. So several orders lead to the same point, and
+    only one of them is tried.
     """
     if p > LISTED:
         return None
@@ -110,7 +114,7 @@ def _grow_sets(
 
 
 def _stable_sets(values: Array, p: int) -> Masks:
-    """Return which sets get a larger F from every other coordinate."""
+    """Return which of the sets have a larger F with any further coordinate."""
     numbers, kept = np.arange(2**p), np.ones(2**p, dtype=bool)
     for j in range(p):
         without = (numbers >> j) & 1 == 0
@@ -120,7 +124,7 @@ def _stable_sets(values: Array, p: int) -> Masks:
 
 
 def _inseparable_sets(values: Array, p: int, asked: Masks) -> Masks:
-    """Return which of the given sets do not split into parts whose F add up."""
+    """Return which of the sets do not split into parts whose F add up."""
     kept = np.zeros(2**p, dtype=bool)
     for number in map(int, np.flatnonzero(asked)):
         members = [1 << j for j in range(p) if number >> j & 1]

@@ -1,4 +1,7 @@
-"""Norms of any F: a generic prox, and F given by an object that knows its gains."""
+"""Norms of any submodular F: a generic prox, and F given by a user's object.
+
+The object computes the gains of F along an order.
+"""
 
 import math
 from collections.abc import Sequence
@@ -47,7 +50,7 @@ class General(SubmodularNorm):
 
 
 class OwnFunction(str):
-    """The name of a user's object, which identifies its gains in the keys of trials."""
+    """The name of a user's object in the keys of trials; it identifies its gains."""
 
     function: Any
 
@@ -136,7 +139,7 @@ class FromGains(General):
 
 
 def first_values(values: Any) -> str:
-    """Return the first of some values as text, as a user would type them."""
+    """Return the first of some values as text, in the form that a user would type."""
     listed = list(values[:9]) if isinstance(values, Sequence) else values
     text = typed_text(values if isinstance(values, str) else listed)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

@@ -17,7 +17,7 @@ from dp_erm_bench.norms.extreme import MOST
 from dp_erm_bench.norms.sums import SumOfMaxima, largest_mean
 
 NAMED = 12
-"""Most coordinates that a sentence lists."""
+"""Largest number of coordinates that a message lists."""
 
 
 @dataclass(frozen=True)
@@ -93,13 +93,13 @@ class GroupNorm(SumOfMaxima):
         return gains
 
     def structure(self, w: Array) -> dict[str, Any]:
-        """Return `active_groups`: the number of groups with an entry that is not 0."""
+        """Return `active_groups`, the number of groups with a nonzero entry."""
         there = (w != 0.0)[:, self.index]
         active = np.logical_or.reduceat(there, self.starts[:-1], axis=1)
         return {"active_groups": np.count_nonzero(active, axis=1)}
 
     def value(self, w: Array) -> Any:
-        """Return sum_G w_G max_G |w|, (..., p) to (...)."""
+        """Return sum_G w_G max_G |w|, shape (...) for w of shape (..., p)."""
         sizes = np.abs(w)[..., self.index]
         return np.maximum.reduceat(sizes, self.starts[:-1], axis=-1) @ np.array(
             self.weights, dtype=sizes.dtype
@@ -124,7 +124,10 @@ class GroupNorm(SumOfMaxima):
         return np.asarray(sums / np.array(self.weights))
 
     def _dual_bound(self, size: Array) -> float:
-        """Return a bound on the dual norm, with each coordinate in only one group."""
+        """Return a bound on the dual norm; each coordinate counts in one group only.
+
+        This is the first group that contains the coordinate.
+        """
         _, once = np.unique(self.index, return_index=True)
         alone = np.zeros(self.index.size)
         alone[once] = size[self.index[once]]
@@ -132,7 +135,7 @@ class GroupNorm(SumOfMaxima):
         return float((sums / np.array(self.weights)).max())
 
     def sweeper(self, z: Array, tau: float) -> Callable[[int], Array]:
-        """Return a function for sweeps over the groups; disjoint groups need one."""
+        """Return a function that makes sweeps; disjoint groups need only one."""
         from dp_erm_bench.kernels.structured import group_sweeps  # compiled
 
         left, parts = z.copy(), np.zeros(self.index.size)

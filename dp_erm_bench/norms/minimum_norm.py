@@ -1,4 +1,7 @@
-"""The point of least euclidean norm in a polytope that is given by its vertices."""
+"""The point of smallest euclidean norm in a polytope.
+
+The polytope is given by a function that returns a vertex for a direction.
+"""
 
 from collections.abc import Callable
 

@@ -13,7 +13,7 @@ from dp_erm_bench.norms.base import ROUNDED, Array, Indices
 from dp_erm_bench.norms.sums import SumOfMaxima, largest_mean
 
 LEVEL = 1e-9
-"""Differences below this share of the largest entry are rounding of a prox."""
+"""Differences below this share of the largest entry are rounding errors of a prox."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,13 @@ class RangeNorm(SumOfMaxima):
             )
 
     def gains(self, order: Indices) -> Array:
-        """Return p - 1 for the first coordinate, then the growth of the interval."""
+        """Return p - 1 for the first coordinate, then how much the interval grows."""
         high = np.maximum.accumulate(order, axis=-1)
         low = np.minimum.accumulate(order, axis=-1)
         return np.diff(high - low, axis=-1, prepend=1 - order.shape[-1]).astype(float)
 
     def structure(self, w: Array) -> dict[str, Any]:
-        """Return `change_points`, the number of changes of |w| between neighbours.
+        """Return `change_points`: how often |w| changes from one entry to the next.
 
         Extreme points of Omega <= 1 have a single absolute value on an interval and are
         0 outside of it.
@@ -55,7 +55,7 @@ class RangeNorm(SumOfMaxima):
         return {"change_points": np.count_nonzero(jumps, axis=1)}
 
     def value(self, w: Array) -> Any:
-        """Return Omega(w), the sum of the maxima, (..., p) to (...)."""
+        """Return Omega(w), the sum of the maxima; w has shape (..., p)."""
         size = np.abs(w)
         fore = np.maximum.accumulate(size, axis=-1)[..., :-1]
         back = np.maximum.accumulate(size[..., ::-1], axis=-1)[..., :-1]

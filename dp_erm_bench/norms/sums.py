@@ -14,7 +14,10 @@ CHECKED, MOST_SWEEPS = 8, 40_000
 """Number of sweeps between two checks of the gap, and largest number in total."""
 
 GAP, NEAR = 1e-15, 1e-20
-"""The two parts of the duality gap at which a prox ends, divided by norm2(z)^2."""
+"""Limits on two parts of the duality gap at which a prox ends.
+
+They are relative to norm2(z)^2.
+"""
 
 
 class SumOfMaxima(SubmodularNorm):
@@ -22,18 +25,18 @@ class SumOfMaxima(SubmodularNorm):
 
     @abstractmethod
     def sweeper(self, z: Array, tau: float) -> Callable[[int], Array]:
-        """Return a function that makes further sweeps and returns what is left of z.
+        """Return a function that makes sweeps and returns z minus the dual point.
 
-        The argument of the function is the number of sweeps. What is left of z is z
-        minus the dual point.
+        The argument of the function is the number of sweeps. The sweeps start where the
+        last call ended.
         """
 
     def shrink(self, z: Array, tau: float) -> Array:
-        """Return the prox, by sweeps and an isotonic regression in the order they find.
+        """Return the prox, by sweeps and an isotonic regression in their order.
 
-        The sweeps end when the regression is the prox. For w of the regression and the
-        dual point s = z - left, the duality gap is tau Omega(w) - s.w + norm2(w -
-        left)^2 / 2.
+        The sweeps end when the regression is the prox. For the result w of the
+        regression and the dual point s = z - left, the duality gap is tau Omega(w) -
+        s.w + norm2(w - left)^2 / 2.
         """
         sweep, before, best = self.sweeper(z, tau), z, (math.inf, z)
         size = float(z @ z)

@@ -82,7 +82,7 @@ class Tabulated(General):
         return float((roots / self.table[1:]).max())
 
     def of_masks(self, masks: NDArray[np.bool_]) -> Array:
-        """Return the values of sets, (m, p) to (m,)."""
+        """Return the values of the sets that masks (m, p) describe, shape (m,)."""
         return np.asarray(
             self.table[masks @ np.left_shift(1, np.arange(masks.shape[1]))]
         )

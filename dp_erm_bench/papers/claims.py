@@ -1,18 +1,18 @@
 """Numbers, curves and bounds by which claims of papers are judged without any run.
 
-A number of a claim is a function. Its first parameter is a look-up with the `curves` of
-the claim's figure, or is not used; its other parameters are keys of the claim. Trials
-do not run this code.
+A claim's number is computed by a function. Its first parameter is a look-up with the
+`curves` of the claim's figure, or is not used. Its other parameters are keys of the
+claim. Trials do not run this code.
 
 **One pass that reads each record once.** Two noise scales are shown next to the
-certified one: the printed scale, wherever it is proved, and the scale that shuffling
-would need. The latter rests on constants that we did not derive ourselves, so it is
-shown but never certified.
+certified one. The first is the printed scale, wherever it is proved. The second is the
+scale that shuffling would need. It rests on constants that we did not derive ourselves,
+so it is shown but never certified.
 
-**Structured norms.** These are checks of Kumar and Deisenroth (2019): the true epsilons
-of their printed noise, on instances that show it to be too small, and of our noise; the
-gap of Frank-Wolfe on the dual with both steps; and their Proposition 2. docs/errata.md
-explains them.
+**Structured norms.** These are checks of Kumar and Deisenroth (2019). One check
+computes the true epsilons of our noise, and of their printed noise on instances for
+which it is too small. Others concern the gap of Frank-Wolfe on the dual with two step
+sizes, and their Proposition 2. docs/errata.md explains them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from dp_erm_bench.results.statistics import (
 from dp_erm_bench.solvers.bias_reduced_sgd import BiasReducedSGD, probabilities
 
 Numbers = Mapping[str, Callable[[int], Any]]
-"""Functions by label of a line, from a point of the axis to a number or to draws."""
+"""Maps the label of a line to a function of the axis that returns a number or draws."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,12 @@ class PaperCurves:
 
 
 def mean_of_draws(drawn: Array) -> Estimate:
-    """Return the mean of positive draws, with its interval."""
+    """Return the mean of positive random draws, with its interval."""
     return estimate_sum([(drawn[:, None], np.ones(1))]).map(np.exp)
 
 
 def length_within(length: float, error: float) -> Estimate:
-    """Return the estimate of a length that is known up to a given error."""
+    """Return the estimate of a norm that is known up to a given error."""
     return Estimate(length, max(length - error, 0.0), length + error)
 
 
@@ -107,7 +107,7 @@ RECORDS, FEATURES, NONZEROS = 64, 20, 3
 
 
 def stopping_times(n: int, epsilon: float, delta: float, seeds: int) -> Array:
-    """Return the numbers of steps of bias-reduced SGD as printed, of shape (seeds,).
+    """Return the steps of bias-reduced SGD by the paper's stopping rule, (seeds,).
 
     Parameters
     ----------
@@ -156,12 +156,12 @@ def private_means(seed: int, size: int, draws: int) -> tuple[Array, Array, Array
 
 
 def estimator_bias(seed: int = 0, draws: int = 40_000) -> tuple[float, float]:
-    """Return the length of the bias of bias-reduced SGD's estimator, and its limit.
+    """Return the norm of the bias of bias-reduced SGD's gradient, and a limit on it.
 
     The bias is E G - E g(all records), computed level by level with exact
-    probabilities. The second number is the upper 95 % limit of the length. It adds 1.96
-    times the root of the sum of the squared standard errors, which bounds the length of
-    the error at least as often.
+    probabilities. The second number is an upper 95 % confidence limit. It adds 1.96
+    times the root of the sum of the squared standard errors. This bounds the error's
+    norm with probability at least 95 %.
     """
     p = probabilities(RECORDS)
     # Terms g(I) do not depend on the level, so one mean serves all levels.
@@ -170,7 +170,7 @@ def estimator_bias(seed: int = 0, draws: int = 40_000) -> tuple[float, float]:
     for level in range(p.size):
         both, one, other = private_means(seed + 1, 2**level, draws)
         gained = both - (one + other) / 2
-        # p_N cancels: it is the probability of the level, and divides its term.
+        # The probability p_N of a level cancels, because its term is divided by p_N.
         found, square = found + gained.mean(axis=0), square + gained.var(axis=0) / draws
     whole, _, _ = private_means(seed + 2, RECORDS // 2, draws)
     square = square + whole.var(axis=0) / draws
@@ -197,7 +197,7 @@ def batch_bias(size: int, seed: int = 0, draws: int = 40_000) -> float:
 
 
 def share_of_bias(_: Any) -> Estimate:
-    """Return the bias of bias-reduced SGD's estimator over the bias of a batch of two.
+    """Return the bias of bias-reduced SGD's estimator over that of a batch of two.
 
     The interval ignores the error of the bias of a batch, which is a mean of 40000
     draws.
@@ -207,7 +207,7 @@ def share_of_bias(_: Any) -> Estimate:
 
 
 def mean_steps(_: Any, n: int, delta: float, seeds: int) -> Estimate:
-    """Return the mean number of steps of bias-reduced SGD as printed, at epsilon = 1.
+    """Return the mean steps of bias-reduced SGD by the paper's stopping rule.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ def mean_steps(_: Any, n: int, delta: float, seeds: int) -> Estimate:
     n : int
         Number of records.
     delta : float
-        Delta of the budget.
+        Delta of the budget, with epsilon = 1.
     seeds : int
         Number of runs, seeded from 0 on.
     """
@@ -225,13 +225,13 @@ def mean_steps(_: Any, n: int, delta: float, seeds: int) -> Estimate:
 
 @dataclass(frozen=True)
 class BiasReduced(PaperCurves):
-    """Curves of the biases of batches and of the estimator, or of steps against n.
+    """Curves of the estimator's bias against batch size, or of SGD's steps against n.
 
     Attributes
     ----------
     quantity : {'bias', 'steps'}
-        Lengths of biases against the size of a batch; or numbers of steps of `seeds`
-        runs up to the end that the paper prints, at epsilon = 1.
+        Norms of biases against the size of a batch; or numbers of steps of `seeds` runs
+        that stop by the paper's rule, at epsilon = 1.
     values : tuple of int
         Sizes of batches, or values of n, increasing.
     delta : float
@@ -253,7 +253,7 @@ class BiasReduced(PaperCurves):
     most: tuple[float, ...] = ()
 
     def numbers(self) -> Numbers:
-        """Return functions of a point of the axis, by label."""
+        """Return the functions that compute the lines, by label."""
         if self.quantity == "bias":
             length, limit = estimator_bias()
             return {
@@ -274,13 +274,13 @@ class BiasReduced(PaperCurves):
 
 
 SPLITS = (0.1, 0.3, 0.5)
-"""Shares of delta to try for the local randomisers."""
+"""Shares of delta for the local randomisers; the best of them is used."""
 PLENTY = 4.0
 """Largest value of (e^eps + 1)(1 + e^-eps0 / 2) for which a split of delta is valid."""
 
 
 def pass_of(n: int) -> tuple[Law]:
-    """Return the law of a pass over half of n records, in a secret order."""
+    """Return the privacy law of a pass over half of n records, in a secret order."""
     return (SingleUseLaw(1, fresh=math.ceil(n / 2), records=n),)
 
 
@@ -291,7 +291,7 @@ def certified_scale(
     adjacency: Adjacency = Adjacency.REPLACE_ONE,
     calibration: str = "certified",
 ) -> float:
-    """Return the noise scale that single-use accounting needs, in units of L.
+    """Return the certified noise scale of one-pass SGD, in units of L.
 
     Parameters
     ----------
@@ -526,7 +526,7 @@ def mean_bound(row: Mapping[str, Any], nonzeros: int) -> float:
 
 
 GROUP, RIDGE, DELTA = 5, 0.01, 1e-5
-"""Number of coordinates of a group; ridge of our noise; delta of true epsilons."""
+"""Number of coordinates in a group, ridge for our noise, delta for true epsilons."""
 
 NAMES = ("L1", "Linf", "sqrt", "log1p", f"groups of {GROUP}")
 
@@ -566,7 +566,7 @@ def width_quotient(name: str, p: int, draws: int = 4000) -> tuple[float, float]:
 
 
 def width_error(study: Any) -> Estimate:
-    """Return the largest relative difference of Monte Carlo widths to a figure's."""
+    """Return the largest relative error of the Monte Carlo widths in a figure."""
     from scipy.special import ndtri
 
     drawn = study.curves
@@ -635,9 +635,9 @@ def two_records(n: int, ridge: float = 0.0) -> tuple[float, float]:
 
 
 def printed_output_epsilon(_: Any, n: int, factor: float) -> float:
-    """Return the true epsilon of a multiple of the printed output noise.
+    """Return the true epsilon of a multiple of the paper's output noise.
 
-    The paper claims epsilon = 1 for the printed noise.
+    The paper claims epsilon = 1 for its noise.
 
     Parameters
     ----------
@@ -654,7 +654,7 @@ def printed_output_epsilon(_: Any, n: int, factor: float) -> float:
 
 
 def printed_output_growth(study: Any) -> float:
-    """Return the smallest factor of the true epsilon from one n to the next."""
+    """Return the smallest ratio of true epsilons between successive values of n."""
     along = study.curves.values
     found = np.array([printed_output_epsilon(study, n, 1.0) for n in along])
     return float((found[1:] / found[:-1]).min())
@@ -680,7 +680,7 @@ def output_bound(
     epsilon: float,
     delta: float,
 ) -> float:
-    """Return the bound on the mean excess of output perturbation at the best ridge.
+    """Return the bound on output perturbation's mean excess risk at the best ridge.
 
     Let L = R_2 = 1, and let the noise have deviation sigma = 2 / (n ridge mu). The
     excess of the objective without the ridge is then at most sqrt(2 / pi) sigma + kappa
@@ -781,14 +781,14 @@ def dual_gaps(name: str, rule: str, steps: int) -> Array:
 
 
 def gap_slope(study: Any, norm: str) -> float:
-    """Return the log-log slope of Frank-Wolfe's smallest gap with the step 2/(t+2)."""
+    """Return the log-log slope of Frank-Wolfe's smallest gap for the step 2/(t+2)."""
     along = np.array(study.curves.values)
     gaps = dual_gaps(norm, "2/(t+2)", int(along.max()))
     return _slope_of_logs(along.tolist(), np.minimum.accumulate(gaps)[along - 1])
 
 
 def gap_ratio(study: Any, norm: str) -> float:
-    """Return the smallest gap of the printed step over that of the usual step."""
+    """Return the smallest gap for the printed step size over that for the usual one."""
     usual, printed = (
         dual_gaps(norm, rule, max(study.curves.values)).min() for rule in STEPS
     )
@@ -796,11 +796,11 @@ def gap_ratio(study: Any, norm: str) -> float:
 
 
 def shifted_dual(_: Any, shifted: str) -> float:
-    """Return the distance of a reading of Proposition 2 from the perturbed minimiser.
+    """Return the distance between one reading of Proposition 2 and the true minimiser.
 
-    The perturbed objective is norm2(theta - a)^2 / 2 + kappa Omega + b.theta / n. The
-    proposition can be read in two ways: either the dual set or the dual solution is
-    shifted by b / n.
+    The true minimiser is that of the perturbed objective norm2(theta - a)^2 / 2 + kappa
+    Omega + b.theta / n. Proposition 2 of the paper can be read in two ways: either the
+    dual set or the dual solution is shifted by b / n.
 
     Parameters
     ----------
@@ -854,7 +854,7 @@ class Structured(PaperCurves):
             check_choice("norms", name, list(NAMES))
 
     def numbers(self) -> Numbers:
-        """Return functions of a point of the axis, by label."""
+        """Return the functions that compute the lines, by label."""
         printed = partial(printed_output_epsilon, None)
         if self.quantity == "output":
             return {
@@ -872,14 +872,15 @@ class Structured(PaperCurves):
 
 
 def _least_gap(gaps: Array, steps: int) -> float:
-    """Return the smallest gap of the first steps, but at least 1e-16."""
+    """Return the smallest gap within a number of first steps, but at least 1e-16."""
     return max(float(gaps[:steps].min()), 1e-16)
 
 
 def violated(_: Any, kappa: float, rivals: int, n_iter: int, delta: float) -> float:
-    """Return the true over the claimed delta of printed greedy noise, at epsilon 1.
+    """Return the true delta of printed greedy noise over the claimed delta.
 
-    Coordinates have unequal constants L (see `papers.instances`).
+    The claimed epsilon is 1. Coordinates have unequal constants L (see
+    `papers.instances`).
 
     Parameters
     ----------

@@ -1,14 +1,14 @@
 """Instances on which the noise that a paper prints violates its privacy claim.
 
-Mangold et al. (AISTATS 2023, poster) add Laplace noise of scale lambda_j = 8 L_j
-sqrt(T log(1/delta)) / (n eps) to each entry of the gradient before the selection.
-If L_j / sqrt(M_j) differ by a factor kappa, other entries move by kappa times the scale
-of a quiet coordinate's own noise. The instance that shows this has a separable Huber
-loss with m loud coordinates of L = M = 1 and a quiet coordinate of L = 1 / kappa,
-M = 1. All coordinates are in the linear region and far from zero. Steps thus do not
-change the gradient, and |.| is linear. One record is replaced: the loud entries fall by
-their sensitivity, and the quiet entry rises by its sensitivity. In units of 2 / n the
-noise has scale z on the loud entries and z / kappa on the quiet entry.
+Mangold et al. (AISTATS 2023, poster) add Laplace noise to each entry of the gradient
+before the selection. Its scale is lambda_j = 8 L_j sqrt(T log(1/delta)) / (n eps). If
+L_j / sqrt(M_j) differ by a factor kappa, other entries change by kappa times the noise
+scale of a quiet coordinate. The instance has a separable Huber loss. It has m loud
+coordinates with L = M = 1, and a quiet coordinate with L = 1 / kappa and M = 1. All
+coordinates are in the linear region and far from zero. Steps thus do not change the
+gradient, and |.| is linear. One record is replaced: the loud entries fall by their
+sensitivity, and the quiet entry rises by its sensitivity. In units of 2 / n, the noise
+has scale z on the loud entries and z / kappa on the quiet entry.
 """
 
 import math
@@ -54,7 +54,7 @@ class Instance:
 
     @property
     def z(self) -> float:
-        """Return the printed noise multiplier: scale divided by sensitivity."""
+        """Return the printed noise multiplier: noise scale divided by sensitivity."""
         laws, relation = (LaplaceLaw(self.n_iter),), Adjacency(self.adjacency)
         rule = "mangold2023"
         return printed_multiplier(rule, laws, self.epsilon, self.delta, relation)
@@ -93,9 +93,9 @@ def quiet_wins(instance: Instance, lead: float) -> float:
 
 
 def cell_probabilities(z: float, cells: int = CELLS) -> tuple[Array, Array]:
-    """Return the cell probabilities of a noisy entry that moved by its sensitivity.
+    """Return the probabilities of cells (intervals) for two noisy entries.
 
-    The second result is for an entry that did not move.
+    The first entry changed by its sensitivity, and the second one did not change.
     """
     ends = np.concatenate([[-np.inf], np.linspace(0.0, 1.0, cells + 1), [np.inf]])
     moved = np.diff(laplace_below((ends - 1.0) / z, ZERO))
@@ -105,9 +105,9 @@ def cell_probabilities(z: float, cells: int = CELLS) -> tuple[Array, Array]:
 def one_iteration(instance: Instance, lead: float) -> tuple[Array, Array]:
     """Return the distributions of one iteration's outcome on the two neighbours.
 
-    An outcome is whether the quiet coordinate was selected, and the cell of the
-    measured entry. It is a function of what is released, so the violation is not
-    overstated.
+    An outcome says whether the quiet coordinate was selected, and in which cell
+    (interval) the measured entry is. It is a function of what is released, so the
+    violation is not overstated.
     """
     p = quiet_wins(instance, lead)
     q = quiet_wins(instance, lead - 1.0 - 1.0 / instance.kappa)
@@ -127,7 +127,10 @@ def profile_from_below(instance: Instance, lead: float) -> float:
 
 
 def violation_factor(instance: Instance) -> float:
-    """Return true over claimed delta at the worst lead; above 1 the claim is wrong."""
+    """Return the true delta over the claimed delta for the worst lead.
+
+    Above 1 the paper's claim is wrong.
+    """
     low, high = -2 * instance.z, 2 * instance.z
     best = 0.0
     for _ in range(3):

@@ -68,7 +68,7 @@ class Penalty(ABC):
 
     @abstractmethod
     def value(self, w: Array) -> Any:
-        """Return the penalty of w, (..., p) to (...)."""
+        """Return the penalty of w: shape (...) for w of shape (..., p)."""
 
     @abstractmethod
     def prox(self, v: Array, step: Array | float) -> Array:
@@ -80,11 +80,12 @@ class Penalty(ABC):
 
     @abstractmethod
     def dual_distance(self, w: Array, u: Array) -> tuple[float, float]:
-        """Return s and psi(w) + psi*(s u) - s u.w, which is 0 for a subgradient s u.
+        """Return a scale s, and the gap psi(w) + psi*(s u) - s u.w at the point s u.
 
-        s in [0, 1] is the largest number with s u in the domain of the conjugate psi*.
-        The second result is >= 0 (Fenchel and Young). It should be computed as a sum of
-        terms >= 0, because it certifies reference minima to 1e-9.
+        The gap is 0 if s u is a subgradient of psi at w. s in [0, 1] is the largest
+        number with s u in the domain of the conjugate psi*. The gap is >= 0 (Fenchel
+        and Young). It should be computed as a sum of terms >= 0, because it certifies
+        reference minima to 1e-9.
 
         Parameters
         ----------
@@ -195,7 +196,7 @@ class SeparablePenalty(Penalty):
         return np.asarray(np.clip(v, self.lower, self.upper) if self.has_box else v)
 
     def dual_distance(self, w: Array, u: Array) -> tuple[float, float]:
-        """Return s and psi(w) + psi*(s u) - s u.w, see :class:`Penalty`.
+        """Return a scale s, and the gap psi(w) + psi*(s u) - s u.w, see `Penalty`.
 
         The box is left out, because minima over a box are certified by the Frank-Wolfe
         gap.

@@ -28,7 +28,7 @@ class Cardinality(StructuredPenalty):
 
     @classmethod
     def example(cls, p: int) -> dict[str, Any]:
-        """Return a function between those of the L1 norm and the maximum."""
+        """Return parameters for an example: a square root of the cardinality."""
         return {"function": "sqrt"}
 
     def make(self) -> Norm:

@@ -11,7 +11,7 @@ HELP = "a list of groups of feature indices from 0, or of the features' names"
 
 @dataclass(frozen=True)
 class Groups(StructuredPenalty):
-    """psi(w) = strength sum_G w_G max_G |w| + (l2 / 2) norm2(w)^2.
+    """Group penalty psi(w) = strength sum_G w_G max_G |w| + (l2 / 2) norm2(w)^2.
 
     w_G is the weight of the group G of coordinates. Groups may overlap.
     """
@@ -30,13 +30,16 @@ class Groups(StructuredPenalty):
 
     @classmethod
     def example(cls, p: int) -> dict[str, Any]:
-        """Return pairs of neighbours; the last two pairs overlap if p is odd."""
+        """Return pairs of neighbouring coordinates as groups, for an example.
+
+        The last two pairs overlap if p is odd.
+        """
         firsts = [*range(0, p - 1, 2), *([max(p - 2, 0)] if p % 2 else [])]
         return {"groups": [sorted({j, min(j + 1, p - 1)}) for j in firsts]}
 
     @property
     def is_given(self) -> bool:
-        """Return whether there are groups."""
+        """Return whether groups are given."""
         return self.groups is not None
 
     def make(self) -> Norm:

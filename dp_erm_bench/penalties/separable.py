@@ -19,7 +19,7 @@ class NoPenalty(SeparablePenalty):
 
 @dataclass(frozen=True)
 class L1(SeparablePenalty):
-    """psi(w) = strength * norm1(w)."""
+    """The L1 penalty psi(w) = strength * norm1(w)."""
 
     name: ClassVar[str] = "l1"
     strength: float = 0.0
@@ -31,7 +31,7 @@ class L1(SeparablePenalty):
 
 @dataclass(frozen=True)
 class L2(SeparablePenalty):
-    """psi(w) = (strength / 2) * norm2(w)^2."""
+    """The squared L2 penalty psi(w) = (strength / 2) * norm2(w)^2."""
 
     name: ClassVar[str] = "l2"
     strength: float = 0.0
@@ -43,7 +43,7 @@ class L2(SeparablePenalty):
 
 @dataclass(frozen=True)
 class ElasticNet(SeparablePenalty):
-    """psi(w) = strength * (l1_ratio norm1(w) + (1 - l1_ratio) / 2 norm2(w)^2).
+    """The elastic net, strength * (l1_ratio norm1(w) + (1 - l1_ratio) / 2 norm2(w)^2).
 
     References
     ----------
@@ -70,7 +70,7 @@ class ElasticNet(SeparablePenalty):
 
 @dataclass(frozen=True)
 class Box(SeparablePenalty):
-    """psi(w) = 0 if lower <= w_j <= upper for all j, else infinity.
+    """A box as penalty: 0 if lower <= w_j <= upper for all j, else infinity.
 
     The prox clips to the box, whatever the step. The box contains 0, where every run
     starts. A side may be infinite, which saved results write as null; null is accepted,

@@ -47,7 +47,7 @@ class StructuredPenalty(Penalty):
 
     @property
     def is_given(self) -> bool:
-        """Return whether the norm's parameters are given; a yaml may leave them out."""
+        """Return whether the norm's parameters are given; a yaml may omit them."""
         return True
 
     @abstractmethod
@@ -78,20 +78,21 @@ class StructuredPenalty(Penalty):
             self.norm.check_features(p)
 
     def value(self, w: Array) -> Any:
-        """Return the penalty of w, (..., p) to (...)."""
+        """Return the penalty of w: shape (...) for w of shape (..., p)."""
         smooth = 0.5 * self.l2 * np.square(w).sum(axis=-1)
         return smooth + self.strength * self.norm.value(w)
 
     def prox(self, v: Array, step: Array | float) -> Array:
         """Return argmin_u norm2(u - v)^2 / 2 + step psi(u), (..., p).
 
-        Omega is homogeneous, so this is the prox of step strength Omega, shrunk by l2.
+        Omega is homogeneous, so this is the prox of step * strength * Omega, divided by
+        1 + step * l2.
         """
         moved = self.norm.prox(v, np.multiply(step, self.strength))
         return np.asarray(moved / (1.0 + np.multiply(step, self.l2)))
 
     def dual_distance(self, w: Array, u: Array) -> tuple[float, float]:
-        """Return s and psi(w) + psi*(s u) - s u.w, see :class:`Penalty`.
+        """Return a scale s, and the gap psi(w) + psi*(s u) - s u.w, see `Penalty`.
 
         Let k = strength, and let |P|(F) be the unit ball of the dual norm. Then psi*(u)
         = dist(u, k |P|(F))^2 / (2 l2). If v is the point of k |P|(F) nearest to u, the

@@ -30,7 +30,10 @@ class Submodular(StructuredPenalty):
 
     @classmethod
     def example(cls, p: int) -> dict[str, Any]:
-        """Return sqrt(|A|) plus half the number of pairs of neighbours that A meets."""
+        """Return a set function as an example, by its values on all sets.
+
+        It is sqrt(|A|) plus half the number of pairs of neighbours that A meets.
+        """
         sets = np.arange(2**p)
         pairs = [(sets >> j) & 3 != 0 for j in range(p - 1)]
         met = 0.5 * np.sum(pairs, axis=0) if pairs else 0.0
@@ -38,7 +41,7 @@ class Submodular(StructuredPenalty):
 
     @property
     def is_given(self) -> bool:
-        """Return whether there is a function."""
+        """Return whether the set function is given."""
         return self.values is not None
 
     def make(self) -> Tabulated | FromGains:
@@ -50,7 +53,7 @@ class Submodular(StructuredPenalty):
     def check_features(self, p: int) -> None:
         """Raise UsageError if F is not a function of sets of p coordinates.
 
-        An object that computes F gets a name from its gains.
+        If F is given by an object, the object gets a name that depends on its gains.
         """
         super().check_features(p)
         if isinstance(self.norm, FromGains):

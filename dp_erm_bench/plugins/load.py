@@ -1,4 +1,4 @@
-"""Load the class in a user's file, from exactly the sources that its pin identifies."""
+"""Load the class in a user's file, from exactly the sources that were pinned."""
 
 from __future__ import annotations
 
@@ -136,14 +136,14 @@ class _Source(importlib.machinery.SourceFileLoader):
     """
 
     by_path = True
-    """A mark for `code_identity` that the module cannot be found by its name."""
+    """Tells `code_identity` that the module cannot be found by its name."""
 
     def get_code(self, fullname: str) -> Any:
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
 class _Beside(importlib.abc.MetaPathFinder):
-    """Finder of the modules next to a solver's file."""
+    """Import finder for the modules next to a solver's file."""
 
     def __init__(self, files: dict[str, Path]) -> None:
         self.files = files
@@ -151,7 +151,7 @@ class _Beside(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: Any = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return the spec of a module among the files, None for any other.
+        """Return the spec of a module among the files; None for any other.
 
         Parameters
         ----------

@@ -2,8 +2,8 @@
 
 A file is named by its path, and *pinned* as ``path#content``. The content is a digest
 of what the file and the modules next to it define. So a pin leads either to the code
-for which it was made, or to an error that the code has changed. Comments may change. An
-installed package offers algorithms as entry points.
+for which it was made, or to an error that the code has changed. Changes of comments do
+not matter. An installed package offers algorithms as entry points.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ def label_of(name: str) -> str:
 
 
 def content_digest(name: str) -> str:
-    """Return the digest in a pin, empty for anything else."""
+    """Return the digest in a pin; empty if the name is not a pin."""
     return name.partition("#")[2] if is_file(name) else ""
 
 
 def entries_of_pin(name: str) -> dict[str, str]:
-    """Return the entries for a pinned file in a trial's spec, {} for a name."""
+    """Return the entries of a trial's spec for a pinned file; {} for a name."""
     path = name.partition("#")[0]
     return {"file": path, "content": content_digest(name)} if is_file(name) else {}
 
 
 def identity_of(name: str) -> str:
-    """Return the name that seeds an algorithm's draws, without the folder of a file."""
+    """Return the name that seeds an algorithm's noise; a file has no folder there."""
     return f"{label_of(name)}:{content_digest(name)}" if is_file(name) else name
 
 
 def named_in(algorithm: Mapping[str, Any]) -> str:
-    """Return the name or the pin in the `algorithm` of a trial's spec."""
+    """Return the name or the pin of the algorithm in a trial's spec."""
     if "file" in algorithm:
         return f"{algorithm['file']}#{algorithm['content']}"
     return str(algorithm["name"])
@@ -177,7 +177,7 @@ def broken_file_sentence(path: str, error: BaseException, group: str) -> UsageEr
 
 
 def _moved_names_sentence(path: str, missing: str) -> str:
-    """Return a sentence on how to import names that have moved, empty if none have."""
+    """Return a sentence on how to import names that have moved; empty if none have."""
     if missing == EXTEND or missing.partition(".")[0] != __name__.partition(".")[0]:
         return ""
     gone = [

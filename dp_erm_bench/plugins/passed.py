@@ -1,7 +1,7 @@
 """Records of solvers from outside the package that passed `dp-erm-bench check`.
 
-The package's own solvers count as passed. Their uncharged uses of the data are in doubt
-like those of any solver.
+The package's own solvers count as passed. Their uncharged uses of the data are doubts,
+as for any solver.
 
 A pass is a file of the cache, named by the solver's sources and by those of the
 package. It records what is still in doubt: a release whose law is measured and not
@@ -38,9 +38,12 @@ NOT_RECOUNTED = " (not recounted)"
 """Added to the label of a calibration if a declared release has no twin."""
 UNCHECKED = "not checked"
 UNRECOUNTED = "checked, release not recounted"
-"""Doubts about a certificate of a solver from outside the package."""
+"""Label of a solver that passed, but has a release that is measured, not recounted."""
 UNCHARGED = "checked, uncharged: "
-"""Text before the names of the uncharged uses of the records that a solver declares."""
+"""Beginning of the label of a solver that passed and declares uncharged uses.
+
+The names of these uses of the records follow.
+"""
 
 
 def solver_digest(algorithm: str) -> str:
@@ -107,7 +110,7 @@ def doubt_of_sources(
 
 
 def _recorded_doubt(solver: str) -> str | None:
-    """Return the doubt in the record of a pass, None if there is no pass."""
+    """Return the doubt in the record of a pass; None if there is no pass."""
     with contextlib.suppress(OSError, ValueError, AttributeError, RecursionError):
         path = _record_path(solver)
         text = path.read_bytes() if path.is_file() else b""  # a pipe would wait
@@ -148,7 +151,7 @@ def _write_text(text: bytes, file: IO[bytes]) -> None:
 
 
 def unchecked_sentence(algorithms: Iterable[str]) -> str:
-    """Return a sentence on the algorithms that are in doubt, empty if there are none.
+    """Return a sentence on the algorithms that are in doubt; empty if there are none.
 
     Parameters
     ----------

@@ -39,9 +39,9 @@ class Optimum:
 class Problem(ABC):
     """An objective F over a domain of R^p that depends on n private records.
 
-    It knows nothing about privacy or solvers. A problem of your own derives from this
-    class. A solver names in ``serves`` the class of problems that it is for, and may
-    call all methods of that class.
+    It contains no code on privacy or solvers. Derive your own problem from this class.
+    A solver names in ``serves`` the class of problems that it is for, and may call all
+    methods of that class.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Problem(ABC):
     @property
     @abstractmethod
     def spec(self) -> Mapping[str, Any]:
-        """Return the part of a trial's spec that describes the problem, JSON-able."""
+        """Return the part of a trial's spec that describes the problem, for JSON."""
 
     @property
     @abstractmethod
@@ -92,7 +92,7 @@ class Problem(ABC):
 
     @abstractmethod
     def contains(self, w: Array) -> Any:
-        """Return whether points are in the domain, (..., p) to (...)."""
+        """Return whether points of shape (..., p) are in the domain, shape (...)."""
 
     @classmethod
     def neighbours(cls, zeroed: bool) -> tuple[Problem, Problem]:
@@ -132,7 +132,7 @@ class Problem(ABC):
 
     @property
     def gradient_rms(self) -> float:
-        """Return the unit of clipping thresholds.
+        """Return the unit in which clipping thresholds are given.
 
         Raises
         ------
@@ -170,7 +170,10 @@ class Problem(ABC):
         return None
 
     def measures(self, w: Array) -> dict[str, Array]:
-        """Return further columns of the trajectory by name, (B, p) to (B,) each."""
+        """Return further columns of the trajectory by name.
+
+        Each column is computed from points of shape (B, p) and has shape (B,).
+        """
         return {}
 
     def last_measures(self, w: Array) -> dict[str, Array]:
@@ -187,7 +190,7 @@ class Problem(ABC):
         return {}
 
     def lacking(self, quantity: str) -> str:
-        """Return why trials cannot be judged by a quantity; empty if they can.
+        """Return why a quantity cannot be used to compare trials; empty if it can.
 
         Parameters
         ----------
@@ -222,7 +225,7 @@ class BaseOracle:
         return int(self.w.shape[0])
 
     def objective(self, w: Array) -> Array:
-        """Return F at given points, (B, p) to (B,)."""
+        """Return F, shape (B,), at given points of shape (B, p)."""
         return np.asarray(self.problem.value(w))
 
     def move_to(self, w: Array) -> None:

@@ -32,7 +32,7 @@ SILENT = ("_target_", "path")
 
 @dataclass(frozen=True, eq=False)
 class MeanEstimation(Problem):
-    """F(w) = norm2(w - mean of the records), over R^p.
+    """The distance to the mean of the records, F(w) = norm2(w - mean), over R^p.
 
     Its minimum is 0, so a relative error has no meaning. Labels of the dataset
     are not read.
@@ -111,7 +111,7 @@ class MeanEstimation(Problem):
 
     @property
     def nonzeros(self) -> int:
-        """Return s, the declared number of non-zeros of a record, at most p."""
+        """Return s, the declared largest number of non-zeros of a record, at most p."""
         bounds = self.dataset.bounds
         declared = None if bounds is None else bounds.nonzeros
         return self.p if declared is None else declared
@@ -138,7 +138,7 @@ class MeanEstimation(Problem):
         return norm2(w - self.mean, axis=-1)
 
     def contains(self, w: Array) -> Any:
-        """Return whether points are finite, (..., p) to (...)."""
+        """Return whether points of shape (..., p) are finite, shape (...)."""
         return np.isfinite(w).all(axis=-1)
 
     def uncharged(self, constants: bool) -> tuple[Uncharged, ...]:

@@ -1,4 +1,4 @@
-"""The problem of a spec: empirical risk minimisation, or another kind by its name."""
+"""Build the problem that a spec describes: an empirical risk or another kind."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -12,7 +12,7 @@ from dp_erm_bench.problems.erm import build
 from dp_erm_bench.registry import ERM, OBJECTIVE, PROBLEM
 
 UNSET = ("auto", "none")
-"""Names that mean that a part of the objective is not given."""
+"""Values that leave a part of the objective unset."""
 
 
 def problem_of(spec: Mapping[str, Any]) -> Problem:

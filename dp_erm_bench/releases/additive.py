@@ -52,14 +52,14 @@ class AdditiveMechanism(Mechanism):
         return coordinate[:, None]
 
     def take(self, uses: int, coordinates: Indices) -> Array:
-        """Return the noise for the next uses, each on a given coordinate, (B, uses)."""
+        """Return the noise for the next uses, one coordinate each, shape (B, uses)."""
         noise = self.unit_noise(uses, 1)[:, :, 0]
         if self.scale.shape[1] == 1:
             return noise * self.scale
         return noise * np.take_along_axis(self.scale, coordinates, axis=1)
 
     def take_vectors(self, uses: int, size: int) -> Array:
-        """Return the noise for the next uses, a vector each, of shape (B, uses, size).
+        """Return the noise for the next uses, one vector each, (B, uses, size).
 
         Raises
         ------

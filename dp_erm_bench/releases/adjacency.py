@@ -11,11 +11,11 @@ Bound = TypeVar("Bound", float, NDArray[np.float64])
 
 
 class _Change(float):
-    """Marks a sensitivity: one record's own term may exceed half of it."""
+    """A sensitivity that is marked: one record's own term may exceed half of it."""
 
 
 class _Changes(np.ndarray[Any, np.dtype[np.float64]]):
-    """An array of sensitivities marked like `_Change`; results keep the mark."""
+    """An array of marked sensitivities; arrays computed from it keep the mark."""
 
 
 class Adjacency(StrEnum):
@@ -98,5 +98,8 @@ def _mark_doubled(change: Bound) -> Bound:
 
 
 def is_change_only(sensitivity: Any) -> bool:
-    """Return whether a sensitivity is marked: a record's term may exceed half of it."""
+    """Return whether a sensitivity is marked by `_mark_doubled`.
+
+    Then a record's own term may exceed half of it.
+    """
     return isinstance(sensitivity, _Change | _Changes)

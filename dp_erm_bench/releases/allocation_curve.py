@@ -63,24 +63,27 @@ Complexes = NDArray[np.complex128]
 Indices = NDArray[np.int64]
 
 PANEL = 0.004
-"""Width of a cell of outcomes, before division by the larger of 1 and u, v."""
+"""Width of a cell of outcomes; it is divided by the larger of 1, u and v."""
 BELOW = 9.0
 """Outcomes that are more than this number of deviations below -v are moved up."""
 FAR, FLOOR = 20.0, 16.0
 FINE = 0.05
-"""Spacing of the lattice in deviations of a term."""
+"""Spacing of the lattice in standard deviations of a term."""
 LAST = 600.0
 """Largest epsilon of a curve; the delta that remains there is charged."""
 POWERS = (1.1, 1.2, 1.3, 1.5, 1.7, 2.2, 3.0, 5.0)
 """Powers, as multiples of the tilt theta, whose moments bound the mass of far sums."""
 BEND, GAP, POINTS = 0.5, 0.15, 1000
 """For a curve: the fall of log delta between points, the largest step of epsilon in
-units of the typical loss, and the largest number of points."""
+units of the typical loss, and the largest number of points.
+"""
 COARSE = 5e-3
-"""Spacing of the lattice times sqrt(t), as a share of t (gamma - 1). A sum must exceed
-t (gamma - 1)."""
+"""Spacing of a coarse lattice: this share of t (gamma - 1), divided by sqrt(t).
+
+A sum counts only if it exceeds t (gamma - 1).
+"""
 LEAST, MOST = 1 << 14, 1 << 20
-"""Fewest and most cells that a window is cut into."""
+"""Smallest and largest number of cells in a window of sums."""
 SERIES = 2e-14
 """Largest error of a geometric series, and of a sum of such series, relative to the
 size of their terms (``geometric``)."""
@@ -89,7 +92,7 @@ UP = 1e-13
 ROUNDING = 2e-15
 """Largest error of a factor of a transform (as in ``accounting/pld.py``)."""
 NOTHING = 60.0
-"""Powers below e^-60 are taken as 0, and this is paid for."""
+"""Powers below e^-60 are taken as 0, and a bound on this error is added."""
 STEEP, FARTHEST = 25.0, 300.0
 """Slopes and epsilons beyond which sampling does not help: one Gaussian is charged."""
 
@@ -298,7 +301,7 @@ def cumulant(values: Floats, masses: Floats, power: float) -> float:
 
 
 def tilt(values: Floats, masses: Floats, steps: int) -> float:
-    """Return approximately the power at which the tilted mean of W is 0.
+    """Return approximately the power at which W has mean 0 after tilting.
 
     If gamma is near 1, the result is at least a power at which t times the cumulant is
     about 1.
@@ -326,7 +329,7 @@ def tilt(values: Floats, masses: Floats, steps: int) -> float:
 def window(
     values: Floats, masses: Floats, steps: int, theta: float
 ) -> tuple[float, float]:
-    """Return two sums, of which the lower is at most 0, that enclose nearly all mass.
+    """Return two sums that enclose nearly all tilted mass; the lower is at most 0.
 
     Sums above this window wrap around and gain a factor e^(theta L), where L is the
     length of the window. Sums below the window hold little of the tilted mass. The

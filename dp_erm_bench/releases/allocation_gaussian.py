@@ -1,4 +1,4 @@
-"""Normal noise on sums, where each record adds its term in one of t steps.
+"""Normal noise on sums, to which each record adds its term in one of t steps.
 
 In a round of t steps, every record draws its own step, uniformly on 1 .. t,
 independently and in secret. Each step, even an empty one, publishes the sum of the
@@ -143,7 +143,7 @@ def cached_profile(
 
 @dataclass(frozen=True)
 class AllocationGaussianLaw(Law):
-    """The law of rounds of random allocation; ``times`` counts rounds.
+    """The law of rounds of random allocation, in which ``times`` counts rounds.
 
     Attributes
     ----------
@@ -175,7 +175,7 @@ class AllocationGaussianLaw(Law):
         return gaussian_rdp(orders, self.multiplier(z))
 
     def steepness(self, z: float) -> float:
-        """Return mu of a round, infinite above `STEEP`, where sampling is useless."""
+        """Return mu of a round; infinite above `STEEP`, where sampling is useless."""
         mu = 1 / self.multiplier(z)
         return mu if mu <= STEEP else math.inf
 
@@ -292,7 +292,7 @@ class AllocationMechanism(SamplingMechanism):
 
 @dataclass(frozen=True, eq=False)
 class AllocationGaussian(SampledRelease):
-    """Sums over the records that drew the step, plus normal noise.
+    """Noisy sums, where each record adds to one secret step of a round of t steps.
 
     Under ``replace_one``, each record's own term must be at most half of the
     sensitivity, as for a Poisson sample.

@@ -19,7 +19,7 @@ Seed = NDArray[np.uint32]
 
 @dataclass(frozen=True, eq=False)
 class Release(ABC):
-    """One noisy quantity, published ``times`` times.
+    """A noisy quantity that a solver declares and publishes ``times`` times.
 
     Parameters
     ----------
@@ -96,7 +96,10 @@ class Release(ABC):
 
     @classmethod
     def is_recounted(cls) -> bool:
-        """Return whether the class has a twin, which subclasses do not inherit."""
+        """Return whether the class has a twin (second implementation of its law).
+
+        Subclasses do not inherit it.
+        """
         if cls.is_built_in():
             return True
         # By name: the base class of twins is in a layer above the releases.
@@ -126,7 +129,7 @@ class Release(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Query:
-    """One use of a mechanism, as the replay audit sees it.
+    """One use of a mechanism, as the replay audit records it.
 
     Attributes
     ----------
@@ -228,7 +231,7 @@ class Mechanism(ABC):
         self.used += uses
 
     def shortfall(self) -> str:
-        """Return a message on declared uses that were not made, or an empty text."""
+        """Return a message if declared uses were not made, otherwise empty."""
         used, times = self.used, self.release.times
         words = f"release {self.release.name} was used {used} of {times} times"
         return words if used < times else ""
@@ -290,7 +293,7 @@ class Mechanisms(dict[str, Mechanism]):
             self[name] = mechanism
 
     def shortfall(self) -> str:
-        """Return the first message on uses that were not made, or an empty text."""
+        """Return the first message on uses that were not made, otherwise empty."""
         return next(filter(None, (one.shortfall() for one in self.values())), "")
 
     def finish(self, early: bool = False) -> None:

@@ -24,7 +24,10 @@ from dp_erm_bench.releases.sampling import (
 
 ULPS = 1e-15
 HIGHEST = 512
-"""Highest Renyi order with amplification; above it, all records are charged."""
+"""Highest Renyi order with amplification by sampling.
+
+Above it, the mechanism on all records is charged.
+"""
 STEP, REACH = 0.05, 12.0
 """Spacing and half width of the quadrature, in standard deviations."""
 WIDEST, STEEPEST = 40.0, 8.0
@@ -189,11 +192,11 @@ def log_excess(log_gap: Floats, r: Floats, rises: bool) -> Floats:
 def log_profiles(d: float, rate: float, orders: tuple[float, ...]) -> Floats:
     """Return log(1 + s) for each order r > 1, where s is the larger of two sums.
 
-    The sums are the second bound of `FixedSizeGaussianLaw`. The result is infinite if
-    r d is so large that a sample does not help. In units of the noise, the opposite
-    pair has b at 0, a at d and c at -d. The equal pair has a and c at 0 and b at d. So
-    each integral is over t > d/2: there P > Q for the opposite pair and Q > P for the
-    equal one.
+    The sums are the second bound of `FixedSizeGaussianLaw`, which defines a, b, c, P
+    and Q. The result is infinite if r d is so large that a sample does not help. In
+    units of the noise, the opposite pair has b at 0, a at d and c at -d. The equal pair
+    has a and c at 0 and b at d. So each integral is over t > d/2: there P > Q for the
+    opposite pair and Q > P for the equal one.
 
     Parameters
     ----------
@@ -342,9 +345,9 @@ class FixedSizeGaussianLaw(SampledLaw):
         return np.asarray(np.minimum(full, moments / (orders - 1)))
 
     def guess(self, square: float) -> float:
-        """Return the z at which the mean square loss is about ``square``.
+        """Return the z at which the mean squared privacy loss is about ``square``.
 
-        The mean square loss is taken as q^2 d^2, with d = 1 / (z weight).
+        The mean squared privacy loss is taken as q^2 d^2, with d = 1 / (z weight).
         """
         return super().guess(square) * self.rate
 

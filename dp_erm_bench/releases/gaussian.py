@@ -15,11 +15,14 @@ from dp_erm_bench.releases.law import Law
 from dp_erm_bench.releases.losses import Floats
 
 TINY = 1e-5
-"""For a smaller mu, the closed form loses digits: about 1e-16 / mu of delta."""
+"""Smallest mu for which the closed form of delta keeps enough digits.
+
+The form loses about 1e-16 / mu of delta.
+"""
 LARGE = 40.0
 
 ROUNDED = 1e-9
-"""Largest difference between 1 and the sum of the shares."""
+"""Allowed difference of the sum of the shares from 1."""
 
 
 def log_gdp_delta(epsilon: float, mu: float) -> float:
@@ -86,7 +89,7 @@ class GaussianLaw(Law):
     normal: ClassVar[bool] = True
 
     def mu_square(self, z: float) -> float:
-        """Return mu^2 of all uses together, infinite if the noise is almost zero."""
+        """Return mu^2 of all uses together; infinite if the noise is almost zero."""
         square = self.multiplier(z) ** 2
         return self.times / square if square > 0 else math.inf
 

@@ -1,4 +1,4 @@
-"""Noisy maximum with Laplace noise inside the scores."""
+"""Noisy maximum with Laplace noise on the gradient, inside the scores."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""The law of a release: all that an accountant needs to know, without any data."""
+"""The law of a release: what an accountant needs to know of it, without any data."""
 
 import math
 from abc import ABC
@@ -71,7 +71,7 @@ class Law(ABC):
         return None
 
     def level(self, z: float) -> float | None:
-        """Return the pure epsilon of one use, None if none is proved."""
+        """Return the pure epsilon of one use; None if none is proved."""
         return None
 
     def least(self) -> float:
@@ -87,7 +87,7 @@ class Law(ABC):
         return None
 
     def steepness(self, z: float) -> float | None:
-        """Return how far the losses of one use spread, in e-folds: mu for a Gaussian.
+        """Return the spread of the losses of one use, which is mu for a Gaussian.
 
         The accountant of privacy-loss distributions proves nothing if this number is
         too large. None means that there is no ``dominating`` pair.
@@ -123,7 +123,10 @@ class Law(ABC):
         raise NotImplementedError(f"{self.name} has no profile")
 
     def guess(self, square: float) -> float:
-        """Return a z at which the mean square loss of one use is about ``square``."""
+        """Return a z at which one use has a mean squared privacy loss of ``square``.
+
+        The value is approximate.
+        """
         return 1 / math.sqrt(square) / self.weight
 
     def sampling_rate(self) -> float:

@@ -1,4 +1,4 @@
-"""Privacy-loss laws of single mechanisms, as weighted nodes.
+"""Distributions of the privacy loss of single mechanisms, as weighted nodes.
 
 The privacy-loss law of a dominating pair (P, Q) is the law of l = log dP/dQ under P.
 Every law consists of nodes (losses, masses) and a mass ``infinite`` whose loss is taken
@@ -37,7 +37,7 @@ class Losses(NamedTuple):
 
 
 class Dominating(NamedTuple):
-    """A dominating pair: its number of uses, typical loss and span of losses.
+    """A dominating pair, with its number of uses, typical loss and span of losses.
 
     ``losses`` returns the privacy-loss law of the pair, given the lattice step, the
     mass to cut off, and whether the order of the pair is reversed.

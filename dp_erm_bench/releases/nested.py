@@ -41,7 +41,7 @@ class NestedMechanism(Mechanism):
         self.lacks_uses = False
 
     def __call__(self, *args: Any, **keys: Any) -> Any:
-        """Return the answer; audits hook only the inner mechanisms."""
+        """Return the answer; audits observe only the inner mechanisms."""
         return self.publish(*args, **keys)
 
     def query(self, *args: Any, **keys: Any) -> Array:
@@ -63,7 +63,10 @@ class NestedMechanism(Mechanism):
             self.lacks_uses = True
 
     def shortfall(self) -> str:
-        """Return a message on uses not made, here or in nested runs, or empty text."""
+        """Return a message if uses were not made, here or in nested runs.
+
+        The message is empty if all uses were made.
+        """
         inside = f"release {self.release.name}: a run inside it made fewer uses"
         words = f"{inside} than it declares" if self.lacks_uses else ""
         return super().shortfall() or words

@@ -1,4 +1,4 @@
-"""A vector with noise of density proportional to exp(-norm2)."""
+"""A vector with noise whose density is proportional to exp(-norm2)."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""The minimiser of an objective with a secret norm-Laplace term."""
+"""The minimiser of an objective with a secret linear term of norm-Laplace law."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar

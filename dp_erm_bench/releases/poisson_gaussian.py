@@ -68,10 +68,10 @@ class PoissonGaussianLaw(SampledLaw):
         )
 
     def guess(self, square: float) -> float:
-        """Return the z at which the mean square loss is about ``square``.
+        """Return the z at which the mean squared privacy loss is about ``square``.
 
-        The mean square loss is taken as q^2 (e^(1/z^2) - 1) (Bu, Dong, Long, Su, "Deep
-        Learning with Gaussian DP", HDSR 2020).
+        The mean squared privacy loss is taken as q^2 (e^(1/z^2) - 1) (Bu, Dong, Long,
+        Su, "Deep Learning with Gaussian DP", HDSR 2020).
         """
         return super().guess(math.log1p(square / self.rate**2))
 

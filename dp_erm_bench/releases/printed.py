@@ -28,7 +28,7 @@ def log_inverse(delta: float) -> float:
 
 
 def updates(laws: Laws, *names: str) -> int:
-    """Return the number of uses of the releases whose laws have these names."""
+    """Return the total number of uses of the laws with given names."""
     return sum(law.times for law in laws if law.name in names)
 
 
@@ -183,7 +183,7 @@ def ghazi2024(costs: Floats, epsilon: float, delta: float) -> tuple[float, int]:
 
 
 def arora2020(laws: Laws, epsilon: float, delta: float) -> float:
-    """Return the z printed for one-pass noisy descent, from n and Remark 1.
+    """Return the z printed for one-pass noisy descent (in Remark 1).
 
     The noise is sigma = 8 L sqrt(log(1/d)) / (sqrt(n) e) with d = delta/3 and
     e = epsilon / (8 sqrt(log(1/d))), hence 64 L log(3/delta) / (sqrt(n) epsilon)
@@ -246,7 +246,7 @@ def printed_prefix(
     delta: float,
     adjacency: Adjacency,
 ) -> tuple[float, int]:
-    """Return the z and the number of steps that a paper prints for a drawn schedule.
+    """Return the z and the number of steps that a paper prints for drawn steps.
 
     The absolute noise is the same under both adjacencies, so that z is twice as large
     if the sensitivity is half as large.

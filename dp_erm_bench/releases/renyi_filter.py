@@ -24,12 +24,17 @@ Indices = NDArray[np.int64]
 Steps = Callable[[Mechanisms, Indices], Array]
 
 STEPS = (Gaussian, Laplace, PoissonGaussian, FixedSizeGaussian)
-"""Kinds of release that a step may contain: their curves bound the divergence in both
-directions, under both adjacencies."""
+"""Kinds of release that a step may contain.
+
+Their curves bound the divergence in both directions, under both adjacencies.
+"""
 
 REACH, HIGHEST = 5.0, 512
-"""The curve ends at order REACH z, at most HIGHEST, above which sampling hardly helps.
-The best order for a budget is about z sqrt(log(1/delta) / 3), 2.2 z at delta = 1e-6."""
+"""The curve ends at order REACH z, but not above HIGHEST.
+
+Above this order, sampling hardly helps. The best order for a budget is about z
+sqrt(log(1/delta) / 3), which is 2.2 z at delta = 1e-6.
+"""
 MARGIN = 1e-9
 """Relative margin for the rounding of the sums that are compared with the curve."""
 
@@ -106,7 +111,7 @@ class RenyiFilterMechanism(NestedMechanism):
         return output
 
     def passing_kinds(self, m: float) -> Indices:
-        """Return the kinds of the steps that pass, (t,); without noise, all pass."""
+        """Return the kinds of the steps that pass, (t,); all pass without noise."""
         drawn = uniforms(self.seeds[0], 0, self.release.most)
         # The last sum may be below 1 by rounding.
         bounds = np.cumsum(self.release.chances)[:-1]

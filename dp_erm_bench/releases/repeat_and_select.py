@@ -1,4 +1,7 @@
-"""The best of a secret, geometric number of runs of one mechanism."""
+"""The best of a secret and random number of runs of one mechanism.
+
+The number of runs is geometric.
+"""
 
 import copy
 import math
@@ -20,14 +23,17 @@ from dp_erm_bench.releases.poisson_gaussian import PoissonGaussianLaw
 from dp_erm_bench.releases.renyi_filter import STEPS, RenyiFilter
 
 CUT = 1000.0
-"""There are more than CUT / gamma runs with a probability of at most e^-CUT."""
+"""More than CUT / gamma runs have a probability of at most e^-CUT."""
 
 INSIDE = (*STEPS, RenyiFilter)
-"""Kinds of release that a run may contain: their curves bound the divergence of D from
-D' and of D' from D, under both adjacencies, as the proof below assumes."""
+"""Kinds of release that a run may contain.
+
+Their curves bound the divergence in both directions, under both adjacencies, as the
+proof below assumes.
+"""
 
 Attempt = Any
-"""A method (oracle, mechanisms, schedule) -> (output, noisy score)."""
+"""A method that maps (oracle, mechanisms, schedule) to (output, noisy score)."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ class RepeatAndSelectLaw(Law):
     run: tuple[tuple[str, Law], ...] = ()
 
     def rdp(self, z: float, orders: Floats) -> Floats | None:
-        """Return the Renyi curve of the best run, None if a law in it has none.
+        """Return the Renyi curve of the best run; None if a law in it has none.
 
         The order b of the proof is chosen as the best one of ``orders``.
         """
@@ -66,7 +72,7 @@ class RepeatAndSelectLaw(Law):
 
 @dataclass
 class Runs:
-    """The repeated runs, kept for an auditor only.
+    """The repeated runs of a mechanism, stored only for an auditor.
 
     Attributes
     ----------
@@ -154,7 +160,7 @@ class RepeatAndSelectMechanism(NestedMechanism):
         return output, score
 
     def _is_last(self, number: int) -> bool:
-        """Return whether the secret coin after a run ends the repetition."""
+        """Return whether a secret coin ends the repetition after this run."""
         coin = uniforms(self.seeds[0], number, 1)
         return bool(coin[0] < self.release.gamma)
 

@@ -1,4 +1,4 @@
-"""Secret samples of records, and Poisson samples, in which records are independent."""
+"""Secret samples of records, including Poisson samples of independent records."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -136,7 +136,7 @@ class SamplingMechanism(AdditiveMechanism):
             )
 
     def publish(self, value: Array, coordinate: Indices | None = None) -> Array:
-        """Return the noisy sum; raise NotSampled if its sample was not taken."""
+        """Return the noisy sum; raise NotSampled if no sample was taken for it."""
         self._require_samples(1)
         return super().publish(value, coordinate)
 
@@ -248,7 +248,7 @@ class SampledRelease(Release):
     rate: float = 1.0
 
     def __post_init__(self) -> None:
-        """Raise UsageError for a sensitivity from ``positive=True`` at rates < 1."""
+        """Raise UsageError if ``positive=True`` set the sensitivity at a rate < 1."""
         if self.halved and self.rate < 1 and is_change_only(self.sensitivity):
             raise UsageError(
                 f"release {self.name}: over a Poisson sample each record's own term "

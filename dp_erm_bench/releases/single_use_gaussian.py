@@ -110,7 +110,9 @@ class SingleUseLaw(Law):
         return 1 / self.multiplier(z)
 
     def dominating(self, z: float, adjacency: Adjacency, tail: float) -> Dominating:
-        """Return the dominating pair of the module's step 3, its own mirror image.
+        """Return the dominating pair of the module's step 3.
+
+        The pair is its own mirror image.
 
         Parameters
         ----------
@@ -210,7 +212,7 @@ class SingleUseMechanism(AdditiveMechanism):
 
 @dataclass(frozen=True, eq=False)
 class SingleUseGaussian(Release):
-    """Noisy gradients of one record each, no record twice, with pure noise in between.
+    """Noisy gradients of single records, each read once, between uses of pure noise.
 
     Parameters
     ----------

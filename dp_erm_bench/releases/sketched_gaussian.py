@@ -43,19 +43,22 @@ from dp_erm_bench.releases.law import Law
 from dp_erm_bench.releases.losses import Floats
 
 CUT_OFF = 1e-40
-"""Mass of the law of R above the nodes."""
+"""Probability that R exceeds the largest node of its quadrature."""
 RATIO, SHORTEST, PANELS, ORDER = 1.05, 1e-8, 48, 8
-"""For panels: ratio of successive ends, first end over last end, number of panels
-across the law, number of nodes in each."""
+"""Parameters of the panels on which R is integrated.
+
+They are the ratio of successive ends, the first end divided by the last, the number of
+panels across the law, and the number of nodes per panel.
+"""
 RESOLVED = 500.0
-"""Largest epsilon for which panels are short compared with the rise of H with R."""
+"""Largest epsilon for which the panels resolve the growth of H with R."""
 MARGIN = 1.0 + 1e-9
 """Relative margin for the error of the quadrature."""
 
 
 @functools.lru_cache(maxsize=64)
 def nodes_of(rows: int) -> tuple[Floats, Floats]:
-    """Return values of R, and their masses, for a quadrature of increasing functions.
+    """Return values of R and their masses, for integrals of increasing functions.
 
     The profile H rises where R is about sqrt(2 eps) scale / Delta, which may be very
     small. So the panels grow with R. All mass below the first panel is put at the

@@ -17,7 +17,7 @@ SHARE = 0.1
 def smoothness_releases(
     problem: Problem, kind: str, source: str, adjacency: Adjacency
 ) -> Shared:
-    """Return the release of private smoothness constants M_j, else an empty tuple.
+    """Return the release of private smoothness constants M_j, or an empty tuple.
 
     Record i adds min(H x_ij^2, b_j) / n to M_j, where H is the smoothness constant of
     the loss. This term lies in [0, b_j / n], so that exchanging the record, or setting

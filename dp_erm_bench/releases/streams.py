@@ -1,4 +1,4 @@
-"""Streams of random numbers: one per trial and purpose."""
+"""Seeds of random streams, one stream per trial and purpose."""
 
 import hashlib
 from collections.abc import Sequence

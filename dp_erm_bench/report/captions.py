@@ -32,7 +32,7 @@ NAMED_RUNS = 3
 
 UNKNOWN = "commit unknown"
 TITLE, LABEL = "_title", "_label"
-"""Columns of the drawn rows: the names of panel and line in the figure."""
+"""Columns that drawn rows get: the names of their panel and line in the figure."""
 
 
 def join_paragraphs(*parts: str) -> str:
@@ -49,7 +49,10 @@ def name_few(names: Iterable[str]) -> str:
 
 
 def drawn_rows(charts: Sequence[Chart]) -> pd.DataFrame | None:
-    """Return the rows of all charts, with `TITLE` and `LABEL` added; None if none."""
+    """Return one table with the rows of all charts, or None if there are no rows.
+
+    The columns `TITLE` and `LABEL` are added.
+    """
     import pandas as pd
 
     found = []
@@ -151,7 +154,7 @@ def caption_of(
         _unproved_lines(rows),
         same,
         f"Diverged, counted as infinite: {len(lost)} runs." if len(lost) else "",
-        "" if statistic else literal_text(under_bounds(rows)),  # views say it
+        "" if statistic else literal_text(under_bounds(rows)),  # views warn
         *more,
         measured,
         origin_in_words(rows, *folders),
@@ -166,7 +169,7 @@ def _statistic_in_words(chart: Chart) -> str:
 
 
 def facts_of_panels(rows: pd.DataFrame) -> dict[str, dict[str, str]]:
-    """Return facts on data, objective and budget as texts, by name and panel."""
+    """Return facts on data, objective and budget: a text for each fact and panel."""
     facts: dict[str, dict[str, str]] = {}
     for title, own in rows.groupby(TITLE, sort=False):
         sizes = own["n"].astype(float)
@@ -192,19 +195,19 @@ def facts_of_panels(rows: pd.DataFrame) -> dict[str, dict[str, str]]:
 
 
 def words_of(values: pd.Series[Any]) -> str:
-    """Return the distinct values of a column of words as one text."""
+    """Return the distinct texts of a column, joined by "or"."""
     return literal_text(" or ".join(text_of(values).unique()[:MOST_NAMES]))
 
 
 def span_of(values: pd.Series[Any]) -> str:
-    """Return the numbers of a column as text; more than three as a range."""
+    """Return the numbers of a column as text; more than three numbers as a range."""
     found = sorted({float(one) for one in values.dropna()})
     words = [f"{one:.6g}" if one % 1 == 0 else f"{one:.3g}" for one in found]
     return ", ".join(words) if len(words) <= 3 else f"{words[0]} to {words[-1]}"
 
 
 def _uses_in_words(rows: pd.DataFrame) -> str:
-    """Return a text on uses of the data that no budget pays for, with their lines."""
+    """Return a text on uses of the data outside the privacy budget, by line."""
     texts = text_of(rows["uncharged"])
     found = {use for text in texts.unique() for use in text.split(",")} - {""}
     said = []
@@ -261,7 +264,9 @@ def origin_in_words(rows: pd.DataFrame, *folders: Path) -> str:
 
 
 def in_doubt(names: Sequence[str]) -> str:
-    """Return sentences on algorithms that did not pass `check`, or only with a doubt.
+    """Return sentences on algorithms that `dp-erm-bench check` did not fully approve.
+
+    These algorithms did not pass the check, or passed it with a doubt.
 
     Parameters
     ----------
@@ -271,8 +276,12 @@ def in_doubt(names: Sequence[str]) -> str:
     half = [name for name in names if name.endswith(")")]
     foreign = ", ".join(name for name in names if name not in half)
     return join_paragraphs(
-        f"Not passed by dp-erm-bench check: {foreign}." if foreign else "",
-        f"Passed dp-erm-bench check with a doubt: {', '.join(half)}." if half else "",
+        f"These algorithms did not pass dp-erm-bench check: {foreign}."
+        if foreign
+        else "",
+        f"These algorithms passed dp-erm-bench check with a doubt: {', '.join(half)}."
+        if half
+        else "",
     )
 
 

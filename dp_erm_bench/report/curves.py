@@ -20,7 +20,7 @@ Array = npt.NDArray[np.float64]
 
 
 class Missing(Exception):
-    """Raised if a line of a figure or claim is not in the table; says why."""
+    """Raised if a figure or claim needs a line that the table lacks; says why."""
 
 
 class Finals(NamedTuple):
@@ -65,8 +65,8 @@ class RunsAlong:
     x : ndarray of shape (k,)
         Points of the axis, increasing.
     beside : mapping of str to ndarray of shape (k,)
-        The median over the runs of each baseline that is known, by its name among
-        `BASELINES`.
+        The median over the runs of each known baseline, by its name (one of
+        `BASELINES`).
     rows : DataFrame or None
         The rows of the table behind the values; None if no run was needed.
     """
@@ -121,7 +121,7 @@ class LineErrors(RunsAlong):
 
     @property
     def standing_still(self) -> LineErrors:
-        """Return the runs as if they stayed where they begin, at w = 0."""
+        """Return the runs as they would be if they had stayed at the start, w = 0."""
         start = np.zeros(len(self.x), int)
         return replace(self, errors=self.errors[:, start], nnz=self.nnz[:, start])
 
@@ -149,7 +149,7 @@ def add_failed_lines(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataF
     Returns
     -------
     DataFrame
-        The table with skipped rows whose message is the reason.
+        The table with one skipped row per such line; its message is the reason.
     """
     import pandas as pd
 
@@ -248,10 +248,10 @@ def line_errors(
 
 
 def _axis_of_runs(rows: pd.DataFrame) -> str:
-    """Return the column along which runs on all data sets are aligned.
+    """Return the column by which the checkpoints of runs are aligned.
 
-    If data sets were tuned separately, the same iteration may be after a different
-    number of passes on each of them.
+    If data sets were tuned separately, the number of passes at an iteration may differ
+    between data sets.
     """
     own = rows.groupby("dataset_seed", dropna=False)["iteration"].unique()
     one = len({tuple(sorted(x)) for x in own}) == 1
@@ -259,7 +259,7 @@ def _axis_of_runs(rows: pd.DataFrame) -> str:
 
 
 def _on_one_axis(rows: pd.DataFrame, of: str, axis: str) -> Array:
-    """Return the values of each run at the checkpoints of all runs, (trials, k).
+    """Return the values of each run at the union of all checkpoints, (trials, k).
 
     Runs on different data may have different lengths and checkpoints. The values of
     such a run are interpolated between its checkpoints. Beyond its end the last value

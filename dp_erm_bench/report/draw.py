@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 ALONG = ("passes", "iteration", "seconds")
-"""Columns that grow along a run; against other columns, final values are drawn."""
+"""Columns that grow along a run; against any other column, final values are drawn."""
 
 STATISTICS = {
     "median": ("median and min..max", (0.0, 0.5, 1.0)),
@@ -32,7 +32,9 @@ STATISTICS = {
     "interval": ("median and its 95 % interval", None),
     "mean": ("mean and min..max", (0.0, None, 1.0)),
 }
-"""Statistics over runs, each in words and as quantiles for (low, middle, high).
+"""Statistics over runs, each with its name in words and three quantiles.
+
+The quantiles are those of the lower end, the middle and the upper end of a band.
 
 A quantile of None is the mean. `interval` has no quantiles.
 """
@@ -63,14 +65,14 @@ def bands(
     rows : DataFrame
         Rows of the tidy table.
     x, y : str
-        Columns of the axes. If x is one of `ALONG`, points are taken per iteration, and
-        their x is the median there.
+        Columns of the axes. If x is one of `ALONG`, each iteration is a point, whose x
+        is the median over runs.
     by : sequence of str
         Columns that tell the groups apart.
     statistic : str
         One of `STATISTICS`.
     beside : mapping of str to str
-        Columns of baselines, by the names that their columns have in the result.
+        Columns of baselines, by the name of their column in the result.
 
     Returns
     -------
@@ -149,7 +151,7 @@ def bands_of_lines(
 
 @dataclass(frozen=True, eq=False)
 class Chart:
-    """A panel of a figure: lines along an axis, and what they are compared with.
+    """A panel of a figure: lines along an axis, with baselines and bounds.
 
     Attributes
     ----------
@@ -167,7 +169,8 @@ class Chart:
     shapes : mapping of str to float, str or mapping
         How bounds depend on the axis, by label; see `drawn_shape`.
     anchor : str
-        The line whose first point is the anchor of shapes; by default the first line.
+        The line through whose first point the shapes are scaled; by default the first
+        line.
     authors : mapping of str to ndarray of shape (k, 2)
         The authors' own points (x, y) by line.
     looks : mapping of str to Style
@@ -175,7 +178,7 @@ class Chart:
     statistic : str
         One of `STATISTICS`, for lines of runs.
     said : str
-        A sentence on this panel alone, for the caption.
+        A sentence for the caption that is about this panel alone.
     letter : str
         The letter by which captions name the panel; if empty, they use the title.
     """
@@ -266,7 +269,10 @@ def draw(ax: Axes, chart: Chart) -> None:
 
 
 def _places_on_axis(x: Any, scale: str, places: Sequence[Any]) -> Array:
-    """Return the positions of values: words side by side, infinity beyond numbers."""
+    """Return the positions of values on an axis.
+
+    Words are side by side. On a log axis, infinity is beyond the largest number.
+    """
     if not scale:
         return np.array([places.index(one) for one in x], float)
     values = np.asarray(x, float)
@@ -284,7 +290,7 @@ def _without_undrawable(values: Any, scale: str) -> Array:
 def _draw_line(
     ax: Axes, own: pd.DataFrame, look: Style, order: int, along: bool
 ) -> None:
-    """Draw a line within its band, whose edge stays visible under other bands."""
+    """Draw a line with its band; the line stays visible under bands of other lines."""
     x, low, middle, high = (own[name].to_numpy() for name in ("x", *BAND))
     if len(x) > 1:
         ax.fill_between(x, low, high, **look.band())
@@ -298,9 +304,9 @@ def _draw_line(
 def _draw_baseline(ax: Axes, name: str, frame: pd.DataFrame, chart: Chart) -> None:
     """Draw a baseline for the lines of a chart.
 
-    Lines on the same problems share one baseline. It crosses the axes if it is one
-    number. Lines on different problems have separate baselines, dotted in the colour
-    of the line.
+    Lines on the same problems share one baseline. If it is a single number, it is drawn
+    across the whole axes. If problems differ, each line has its own baseline, dotted in
+    the colour of the line.
     """
     known = frame[["line", "x", name]].dropna()
     if known.empty:
@@ -331,7 +337,7 @@ def _draw_baseline(ax: Axes, name: str, frame: pd.DataFrame, chart: Chart) -> No
 def _extent_to_show(
     frame: pd.DataFrame, shown: Sequence[str], chart: Chart
 ) -> tuple[float, float]:
-    """Return the range of values to show: the bands without far outliers.
+    """Return the range of values that the y axis shows: the bands without far outliers.
 
     On a log axis, values above 10 times the largest value of the lines are outliers.
     Along runs, so are values below a tenth of the smallest value of the lines. On an
@@ -503,7 +509,7 @@ def lines_alike(chart: Chart) -> list[list[str]]:
 
 
 def form_of_axis(power: float | str) -> Callable[[Array], Array]:
-    """Return a function of an array: the log, or a power such as -1 or -2/3."""
+    """Return the function of a bound's form: a log, or a power such as -1 or -2/3."""
     if power == "log":
         return np.log
     try:
@@ -516,13 +522,13 @@ def form_of_axis(power: float | str) -> Callable[[Array], Array]:
 
 
 def drawn_shape(shape: Any, x: Array, anchor: tuple[float, float]) -> Array:
-    """Return the values of a bound along an axis, of shape (len(x),).
+    """Return the values of a bound along an axis, an array of shape (len(x),).
 
     Parameters
     ----------
     shape : float, str or mapping
-        A power or `log` is scaled to go through the anchor. A mapping of `power` and
-        `times`, the value at 1, is not scaled.
+        A power or `log` is scaled to go through the anchor. A mapping has the keys
+        `power` and `times` (the value at x = 1), and is not scaled.
     x : ndarray
         Values of the axis.
     anchor : (float, float)

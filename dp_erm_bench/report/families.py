@@ -31,9 +31,9 @@ class Contrast(NamedTuple):
         Number of families, and of problems.
     ratio : float
         Geometric mean of the ratio of A's median error to B's: over the problems of
-        each family, then over families. It is infinite if half of the runs of A, but
-        not of B, are lost on a problem. It is nan if the reverse also happens on
-        another problem.
+        each family, then over families. It is infinite if on some problem half of the
+        runs of A, but not of B, are lost. It is nan if on another problem the reverse
+        happens.
     better, within : float
         Probabilities that the ratio is below 1, and below `NEAR`, on other families and
         with other runs. They are nan for a single family, which says nothing about
@@ -53,18 +53,19 @@ def compare_pairs(
     """Return the comparison of each line A with each other line B, by (A, B).
 
     This is a Bayesian bootstrap over families. The weights of families are drawn from
-    the flat Dirichlet distribution, with the same draws for all pairs. Each line's
-    median on a problem is that of its runs, resampled with replacement.
+    the flat Dirichlet distribution, with the same draws for all pairs. The runs of each
+    line on a problem are resampled with replacement, and their median is compared.
 
     For k families, the variance of a mean under these weights is (k - 1) / (k + 1) of
     the unbiased estimate. The deviations that the weights cause are therefore stretched
-    by the square root of the inverse. For equal lines with normal differences by
-    family, 7 % of the pairs then have P(better) > .95 with k = 8, 10 % with k = 4 and
-    13 % with k = 3, instead of 5 %; without stretching 10, 14 and 19 %.
+    by the square root of the inverse. Suppose that two lines are equal and that their
+    differences by family are normal. Then P(better) > .95 for 7 % of the pairs with
+    k = 8, 10 % with k = 4 and 13 % with k = 3. It would ideally be 5 %. Without
+    stretching it is 10, 14 and 19 %.
 
-    A ratio of 1 counts half as better. So does an unknown ratio, which arises if each
-    of the two lines is lost on a problem. The choice of settings is not resampled, nor
-    is the dataset within its family.
+    A ratio of 1 counts half as better. So does an unknown ratio, which arises if both
+    lines are lost, on different problems. Neither the choice of settings nor the
+    dataset within its family is resampled.
 
     Parameters
     ----------
@@ -110,11 +111,11 @@ def compare_pairs(
 def _contrast_of_pair(
     ratios: Mapping[str, list[Array]], weights: Mapping[str, Array]
 ) -> Contrast:
-    """Return a contrast from the logs of ratios of each problem, grouped by family.
+    """Return the comparison of two lines from the logs of their ratios by problem.
 
-    Each problem has 1 + DRAWS logs: the first is that of all runs, the others are
-    draws. Infinite logs are not weighted. The sum of infinite logs with opposite signs
-    is nan.
+    `ratios` maps each family to the arrays of its problems. Each array has 1 + DRAWS
+    logs: the first is that of all runs, the others are draws. Infinite logs are not
+    weighted. The sum of infinite logs with opposite signs is nan.
     """
     k, count = len(ratios), sum(map(len, ratios.values()))
     with np.errstate(invalid="ignore"):
@@ -146,5 +147,8 @@ def _median_and_draws(runs: Array, *names: Hashable) -> Array:
 
 
 def _generator_of(*names: Hashable) -> np.random.Generator:
-    """Return a generator seeded by names alone; other lines do not change its draws."""
+    """Return a random generator that is seeded by the names alone.
+
+    The draws of a line therefore do not depend on other lines.
+    """
     return np.random.default_rng(crc32("/".join(map(str, names)).encode()))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Facts = tuple[Mapping[str, Any], Mapping[str, Any]]
 QUOTIENT = "quotient"
-"""The axis for the quotient of a panel's two bounds, which is not a column."""
+"""The axis for the quotient of two theoretical bounds, which is not a column."""
 LinesOf = Mapping[str, Sequence[str]]
 """The lines of each panel of an experiment."""
 
@@ -58,7 +58,7 @@ class Drawing:
     folder : Path
         The folder of the figures, in the results folder.
     paper : str
-        Name of the experiment, with which the names of the files begin.
+        Name of the experiment; names of files begin with it.
     config : mapping
         The experiment's resolved configuration; captions name its `profile`.
     """
@@ -79,7 +79,7 @@ class Drawing:
         return SMOKE_MARK if self.profile.startswith("smoke") else ""
 
     def path(self, name: str) -> Path:
-        """Return the folder and stem of a figure's files, from the paper and a name."""
+        """Return the path of a figure's files without their suffix."""
         return self.folder / "_".join(filter(None, (self.paper, name)))
 
 
@@ -90,7 +90,7 @@ def smoke_mark(folder: Path) -> str:
 
 
 class Figure:
-    """Base class of the kinds of figures; a subclass is a dataclass that draws."""
+    """Base class of figures. A kind of figure is a dataclass with a method `draw`."""
 
     def panel_lines(self) -> Iterable[Sequence[str]]:
         """Return the lines of each panel, whose styles are the same in all figures."""
@@ -161,7 +161,7 @@ def lines_of_panel(
 def look_up_lines(
     lines: Sequence[str], look: Callable[[str], T]
 ) -> tuple[dict[str, T], dict[str, str]]:
-    """Look up lines; return the lines that ran, and the reasons of missing lines."""
+    """Look up lines; return those that ran by label, and the reasons for the others."""
     ran: dict[str, T] = {}
     missing: dict[str, str] = {}
     for line in lines:
@@ -173,7 +173,7 @@ def look_up_lines(
 
 
 class Study(Figure):
-    """A figure of a study, with a table made from the saved records of its tasks."""
+    """A figure of a study; its table is made from the saved records of tasks."""
 
     file: ClassVar[str]
 

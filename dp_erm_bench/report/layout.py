@@ -32,7 +32,7 @@ COMMANDS = (
 _TOKEN = rf"[^\\{{}}$%#&~^\n]|\^(?!\^)|\\(?:{'|'.join(COMMANDS)})(?![A-Za-z])|\\[;, ]"
 _GROUP = rf"\{{(?:{_TOKEN}|\{{(?:{_TOKEN}|\{{(?:{_TOKEN})*\}})*\}})*\}}"
 MATH = re.compile(rf"(?<!\\)\$(?:{_TOKEN}|{_GROUP})+\$")
-"""A formula that consists of `COMMANDS` alone and closes all its braces.
+"""Pattern of a formula that uses only `COMMANDS` and closes all its braces.
 
 Names in a folder that is not trusted may contain dollar signs. The text between them
 must not become LaTeX that reads files.

@@ -50,7 +50,7 @@ BASES = {"base_rate": "base rate", "mean": "mean of the labels"}
 NOT_PRIVATE = {**BASES, "optimum": "optimum"}
 """Reference models that are not private, with their names on the page.
 
-Classifications have the first model of `BASES`, regressions the second.
+Classification problems have the first model of `BASES`, regression problems the second.
 """
 
 MEDIANS = {
@@ -61,7 +61,7 @@ MEDIANS = {
 }
 """Columns of the standings that are medians of a column of the table.
 
-Each is mapped to the name of that column and the value that a lost run counts as.
+The values are the name of that column and the number that stands for a lost run.
 """
 
 HELD_OUT = {
@@ -70,23 +70,24 @@ HELD_OUT = {
     ),
     "test risk / RMSE / R²": ("test_risk", "rmse", "r2"),
 }
-"""Columns on held-out records: for classifications, then for regressions."""
+"""Measures on held-out records: for classification, then for regression problems."""
 COLUMNS = (
     *("panel", "epsilon", "line", "status", "reason"),
     *("median", "low", "high", *MEDIANS, "seconds", "runs", "batch"),
     *("zero", "majority", "factor", "beats_zero", "unbeaten", "place"),
 )
-UNTUNED = (
-    " untuned: the error of the algorithm's rule, without tuning (docs/auto.md; 10 of "
-    "the report seeds), over that of its tuned line; geometric mean where both ran. "
-    "The rule of feature_covariance clips before the scaling, its tuned line after it."
-)
+UNTUNED = """\
+- *untuned* is the error with the settings of a rule (see [auto](auto.md)), divided by
+  the error with tuned settings. It is a geometric mean over the problems on which both
+  ran. The runs with a rule have 10 of the report seeds. For `feature_covariance` the
+  rule clips before the scaling, but the tuned settings clip after it.
+"""
 
 BOARDS = {
     **{"l2": "l2 penalty", "l1": "L1 ball"},
     **{"squared": "squared loss", "huber": "Huber loss"},
 }
-"""Titles of the boards, by the ending of their panels' names.
+"""Titles of the boards (parts of the leaderboard), by the ending of panels' names.
 
 The problems of a board have objectives of one kind, which may be compared.
 """
@@ -108,12 +109,12 @@ def standings_of(table: pd.DataFrame) -> pd.DataFrame:
         `median`, `low` and `high` are the median and the 10 and 90 % quantiles of the
         relative error, where lost runs count as infinite. The columns of `MEDIANS` are
         medians at the last checkpoint; `test_risk` is the mean loss of held-out
-        records. `factor` is the median divided by the best median of the problem,
-        w = 0 included. `beats_zero` says whether the 95 % interval of the median lies
-        below the error of w = 0 (yes), above (no) or around it (tie). `unbeaten` and
-        `place` are from `places_of_lines`: among the lines that beat w = 0 and the
-        constant model, the best line wins, and lines that cannot be distinguished from
-        it tie.
+        records. `factor` is the median divided by the best median of the problem, w = 0
+        included. `beats_zero` says whether the 95 % interval of the median lies below
+        the error of w = 0 (yes), above (no) or around it (tie). `unbeaten` and `place`
+        are from `places_of_lines`. Only lines that beat w = 0 and the constant model
+        can win. The best of them wins, and lines that cannot be distinguished from it
+        tie.
     """
     reports, finals = _judged_rows(table)
     starts, ranking = _medians_at_zero(reports), list[dict[str, Any]]()
@@ -153,7 +154,7 @@ def _medians_at_zero(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _judged_rows(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the rows of report runs, and the last row of each run with its `error`."""
+    """Return the rows of report runs, and their last rows with a column `error`."""
     reports = table[table["phase"] != "tune"]
     finals = with_beyond(final_rows(reports))
     return reports, finals.assign(error=worst_if_lost(finals, "relative_error"))
@@ -162,8 +163,8 @@ def _judged_rows(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 def errors_of_runs(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table of the errors of all runs, one row per panel, epsilon and line.
 
-    The errors of a row are one text of numbers with four digits. Comparisons of lines
-    across datasets are computed from these texts.
+    The errors of a row are joined into one text, with four digits each. Comparisons of
+    lines across datasets are computed from these texts.
     """
     rows = []
     for panel, epsilon, own in problems_of(_judged_rows(table)[1]):
@@ -176,7 +177,9 @@ def errors_of_runs(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def pairs_by_board(runs: pd.DataFrame, families: Mapping[str, str]) -> pd.DataFrame:
-    """Return one row per board and pair of lines, with the fields of `Contrast`.
+    """Return the comparison of each pair of lines on each board, one row per pair.
+
+    The columns include the fields of `Contrast`.
 
     Parameters
     ----------
@@ -215,7 +218,7 @@ def problems_of(rows: pd.DataFrame) -> Iterator[tuple[str, float, pd.DataFrame]]
 
 
 def standings_by_board(ranking: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return the standings by board, without boards on which nothing ran."""
+    """Return the rows of each board, without boards on which nothing ran."""
     parts = {b: ranking[ranking["panel"].str.endswith(f"_{b}")] for b in BOARDS}
     return {b: rows for b, rows in parts.items() if (rows["status"] == "ok").any()}
 
@@ -227,7 +230,7 @@ def _median_of_present(column: pd.Series[float]) -> float:
 
 
 def _median_with_lost(column: pd.Series[float], lost: float) -> float:
-    """Return the median with `lost` for missing values; nan if all are missing."""
+    """Return the median, with missing values as `lost`; nan if all are missing."""
     return _median_of_present(column.fillna(lost) if column.notna().any() else column)
 
 
@@ -244,9 +247,9 @@ def reference_rows(table: pd.DataFrame) -> pd.DataFrame:
     DataFrame
         The first row is ``w = 0``, at epsilon 0 and with status ``no data``. The other
         two have infinite epsilon and status ``not private``. One of them is
-        ``optimum``. The other is ``base rate``, which predicts the share of each class
-        in the training part, or, for a regression, ``mean of the labels`` of the
-        training part. Numbers that the table lacks are nan.
+        ``optimum``. The other is a constant model. It is ``base rate``, the share of
+        each class in the training part, or ``mean of the labels`` for a regression.
+        Numbers that the table lacks are nan.
     """
     found: list[dict[str, Any]] = []
     starts = _medians_at_zero(table)
@@ -308,7 +311,7 @@ def winners_of(rows: pd.DataFrame) -> list[str]:
 
 
 def factors_of_board(ranking: pd.DataFrame) -> pd.DataFrame:
-    """Return the errors of algorithms and w = 0 divided by the best of each problem.
+    """Return the errors of algorithms and w = 0 over the best error of each problem.
 
     Parameters
     ----------
@@ -334,7 +337,7 @@ def factors_of_board(ranking: pd.DataFrame) -> pd.DataFrame:
 def _grid_of_board(
     rows: pd.DataFrame, column: str, ranking: pd.DataFrame
 ) -> pd.DataFrame:
-    """Return one column as a grid: lines as rows, problems of a ranking as columns."""
+    """Return a column as a grid: one row per line, one column per problem."""
     names = ["panel", "epsilon"]
     problems = ranking[names].drop_duplicates().itertuples(index=False, name=None)
     grid = rows.pivot(index="line", columns=names, values=column)
@@ -347,7 +350,7 @@ def about_board(
     open_choices: Sequence[str],
     manifest: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return facts on the runs that the page shows besides the standings, for JSON.
+    """Return the facts on runs that the page shows besides the standings.
 
     Parameters
     ----------
@@ -447,9 +450,9 @@ def page_of_board(folder: Path) -> str:
         origins.setdefault(of["made"], []).append(panel)
     made, told = ", ".join(origins), [*about["notes"]]
     if len(origins) > 1:
-        made = f"runs of {len(origins)} states of code or machine"
+        made = f"runs of {len(origins)} combinations of code and machine"
         groups = "; ".join(", ".join(own) for own in origins.values())
-        told.append(f"Groups of problems were run separately: {groups}.")
+        told.append(f"These groups of problems were run separately: {groups}.")
     notes = "\n- ".join(["", *told])
     missing = "\n".join(f"- {line}" for line in about["missing"])
     return _page_template("leaderboard").substitute(
@@ -466,6 +469,7 @@ def page_of_board(folder: Path) -> str:
             _answer_of_board(board, *part) for board, part in parts.items()
         )
         + _note_on_statistics(ranking),
+        untuned=UNTUNED if ranking["untuned"].notna().any() else "",
         boards="".join(
             _board_part(board, *part, models, panels) for board, part in parts.items()
         ),
@@ -494,12 +498,12 @@ def _page_template(name: str) -> Template:
 
 
 def _answer_of_board(board: str, rows: pd.DataFrame, pairs: pd.DataFrame) -> str:
-    """Return a sentence on the algorithm that is ahead on other data, with its lead."""
+    """Return a sentence that names the algorithm with the best results on a board."""
     title, chances = BOARDS[board], pairs.dropna(subset="better")
     if chances.empty:
         return (
-            f"- **{title}**: there is one family of data here, which says nothing "
-            "about others."
+            f"- **{title}**: all data are one family, which says nothing about other "
+            "data."
         )
     first = str(chances.groupby("line")["better"].mean().idxmax())
     beside = chances[chances["line"] == first].set_index("other")
@@ -507,10 +511,12 @@ def _answer_of_board(board: str, rows: pd.DataFrame, pairs: pd.DataFrame) -> str
     worst = rows.loc[(rows["line"] == first) & rows["status"].eq("ok"), "factor"].max()
     near = beside.loc[rival]
     return (
-        f"- **{title}**: `{first}` is ahead of most. On other data its error is "
-        f"smaller than that of `{rival}`, the nearest rival, with probability "
-        f"{100 * near['better']:.0f} %, and {near['ratio']:.2g} times as large on "
-        f"average. On these problems it is at most {worst:.3g} times that of the best."
+        f"- **{title}**: `{first}` ranks first, by its mean probability to have a "
+        f"smaller error than another algorithm. Its nearest rival is `{rival}`. On "
+        f"other data, the error of `{first}` is smaller than that of `{rival}` with "
+        f"probability {100 * near['better']:.0f} %. On average, it is "
+        f"{near['ratio']:.2g} times as large. On these problems, it is at most "
+        f"{worst:.3g} times the smallest error."
     )
 
 
@@ -522,9 +528,10 @@ def _note_on_statistics(ranking: pd.DataFrame) -> str:
         return ""
     factor = _three_digits(own["factor"].median())
     return (
-        f"\n\nOn the squared loss `ssp` ends {factor} times above the best of a "
-        "problem, in the median.\nWang (2018) finds its adaptive form ahead of "
-        "existing methods on nearly all data sets;\n[papers.md](papers.md) has both."
+        f"\n\nOn the squared loss, the error of `ssp` is {factor} times the smallest "
+        "error, in the median over problems.\nWang (2018) finds the adaptive form of "
+        "`ssp` better than existing methods on nearly all data sets.\n"
+        "[papers.md](papers.md) compares both results."
     )
 
 
@@ -539,7 +546,6 @@ def _board_part(
     problems = [ran for _, ran in rows.groupby("panel", sort=False)]
     return _page_template("board").substitute(
         title=BOARDS[board],
-        untuned=UNTUNED if rows["untuned"].notna().any() else "",
         total=rows.groupby(["panel", "epsilon"]).ngroups,
         summary=_summary_of_algorithms(rows),
         places=_table_of_winners(rows),
@@ -604,9 +610,10 @@ def _table_of_pairs(
     ran = rows[rows["status"] == "ok"]
     names = {panels[panel]["family"] for panel in ran["panel"]}
     if len(names) < 2:
-        return f"Nothing is said about other data: {', '.join(names)} is one family.\n"
+        own = ", ".join(names)
+        return f"The data of one family, {own}, say nothing about other data.\n"
     if pairs.empty:
-        return "Nothing is said about other data: only one algorithm ran.\n"
+        return "Only one algorithm ran, so none is compared on other data.\n"
     pairs = pairs.set_index(["line", "other"])
     ahead = pairs["better"].groupby(level=0).mean().fillna(0.0)
     lines = ahead.sort_values(ascending=False, kind="stable").index
@@ -645,7 +652,11 @@ def _problems_unbeaten(rows: pd.DataFrame, models: pd.DataFrame) -> str:
         problems = better.groupby([rows["panel"], rows["epsilon"]], sort=False).any()
         left = problems[~problems].reset_index().groupby("panel", sort=False)["epsilon"]
         named = [f"{panel} at epsilon {_epsilons(own)}" for panel, own in left]
-        lines.append(f"- No line beats {word}: {'; '.join(named) or 'nowhere'}")
+        lines.append(
+            f"- No algorithm beats {word} on these problems: {'; '.join(named)}."
+            if named
+            else f"- Some algorithm beats {word} on every problem."
+        )
     return "\n".join(lines)
 
 
@@ -684,11 +695,11 @@ def _problem_section(
         panels[panel]["facts"],
         "",
         markdown_table(errors.fillna("-")),
-        f"Held-out records: {told}.\n",
+        f"On held-out records, each cell has the {told}.\n",
         markdown_table(held_out.fillna("-")),
         *(
-            f"- skipped: {line} at epsilon {_epsilons(own['epsilon'])}: "
-            f"{own['reason'].iloc[0]}"
+            f"- `{line}` did not run at epsilon {_epsilons(own['epsilon'])}, with the "
+            f"message `{own['reason'].iloc[0]}`"
             for line, own in skipped
         ),
         "",
@@ -720,14 +731,20 @@ def _facts_of_problem(runs: pd.DataFrame) -> str:
         return "No run."
     one = ok.iloc[0]
     form = ", standardised" if one["standardise"] else ""
-    penalty = "" if one["penalty"] == "none" else f", l2 penalty {one['strength']:g}"
-    ball = "" if one["constraint"] == "none" else f", constraint {one['constraint']}"
+    penalty = (
+        "" if one["penalty"] == "none" else f" and the l2 penalty {one['strength']:g}"
+    )
+    ball = (
+        ""
+        if one["constraint"] == "none"
+        else f" and the constraint {one['constraint']}"
+    )
     options = one["objective_options"]
-    told = "" if options == "{}" else f", objective options `{options}`"
+    told = "" if options == "{}" else f" The objective's options are `{options}`."
     return (
-        f"{one['dataset']}{form}: n x p = {one['n']:.0f} x {one['p']:.0f}, "
-        f"{one['loss']} loss{penalty}{ball}; data set options "
-        f"`{one['dataset_options']}`{told}."
+        f"The data set is {one['dataset']}{form}, with n x p = {one['n']:.0f} x "
+        f"{one['p']:.0f} and the options `{one['dataset_options']}`. The objective has "
+        f"the {one['loss']} loss{penalty}{ball}.{told}"
     )
 
 
@@ -747,26 +764,27 @@ ORDER = (
 """The lines of a board, in the order in which its figures show them."""
 
 MOST_PANELS = 7
-"""Largest number of datasets side by side in the map of winners, for readable names."""
+"""Largest number of datasets side by side, so that their names stay readable."""
 
 ROW = 0.115
-"""Height in inches of a row of the map of winners; all boards must fit on one page."""
+"""Height in inches of a row of a heat map; all boards must fit on one page."""
 
 CAPTIONS = {
-    "profiles": "Performance profiles: a problem is a dataset at one epsilon; its best "
-    "is the smallest median of all algorithms and of w = 0. What an algorithm refuses "
-    "counts as never reached.",
-    "heat": "Colour: the error over the best one of the problem, w = 0 included, from "
-    f"1 (dark) to {plot.WORST:g} and more (light). Filled circle: wins; ring: "
-    "within noise of the winner; both only where w = 0 is beaten. White: refused; who "
-    "is on all problems of a board has no row. AMP, output, objective: perturbation; "
-    "permutation: permutation_sgd.",
+    "profiles": "The figure shows performance profiles. A problem is a dataset at one "
+    "epsilon. Its best error is the smallest median of all algorithms and of w = 0. A "
+    "problem that an algorithm refuses counts as never reached.",
+    "heat": "Colours show the error divided by the smallest error of the problem (w = "
+    f"0 included), from 1 (dark) to {plot.WORST:g} and more (light). A filled circle "
+    "marks the winner, and a ring marks algorithms within noise of it, both only if "
+    "they beat w = 0. White problems were refused. An algorithm that is refused on "
+    "all problems of a board has no row. AMP, output and objective are perturbation "
+    "methods; permutation is permutation_sgd.",
 }
 
 
 @dataclass(frozen=True)
 class Leaderboard(Figure):
-    """The leaderboard; the names of panels end with the key of their board."""
+    """The figure of the leaderboard; panels' names end with the key of their board."""
 
     def draw(self, drawing: Drawing) -> list[Path]:
         """Write the tables, page and figures of the leaderboard; return their paths.
@@ -814,8 +832,8 @@ def draw_board(
         return written
     runs = max(int(rows["runs"].max()) for rows in parts.values())
     about = (
-        f"Medians of {runs} report runs at settings tuned on other seeds, uncharged "
-        f"(profile {profile}), of the last iterate. Errors are F(w)/F* - 1."
+        f"Errors F(w)/F* - 1 are medians of the last iterate over {runs} report runs "
+        f"(profile {profile}). Settings are tuned on other seeds, which is not charged."
     )
     with house_style():
         for stem, (drawn, looks) in _parts_of_sheets(parts).items():
@@ -828,7 +846,7 @@ def draw_board(
 def _parts_of_sheets(
     parts: Mapping[str, pd.DataFrame],
 ) -> dict[str, tuple[list[Any], dict[str, Any]]]:
-    """Return the cells and layout options of each sheet, by the ending of its name."""
+    """Return the panels and layout options of each sheet, by the ending of its name."""
     factors = {board: factors_of_board(rows) for board, rows in parts.items()}
     cells: dict[str, list[Any]] = {"profiles": [], "heat": []}
     for board, own in factors.items():

@@ -1,4 +1,4 @@
-"""Figures of lines along an axis, from report runs or computed without any."""
+"""Figures of lines along an axis, either from runs or computed without runs."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class LineSource:
 
 @dataclass(frozen=True)
 class Computed(LineSource):
-    """Curves that are computed for statements of a paper (`papers.claims`)."""
+    """Curves that are computed from formulas of a paper (`papers.claims`)."""
 
     curves: PaperCurves
 
@@ -107,7 +107,7 @@ NOISE_LABELS = {
 
 
 class Calibrated(NamedTuple):
-    """A release with the scale of its calibrated noise and the certified epsilon."""
+    """A release, the scale of its calibrated noise, and the certified epsilon."""
 
     release: Release
     scale: float
@@ -116,7 +116,7 @@ class Calibrated(NamedTuple):
 
 @dataclass(frozen=True)
 class Released:
-    """The release whose noise is one line of the figure.
+    """The release whose noise is drawn as one line of the figure.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ class Released:
     parameters : mapping
         Parameters of the solver besides its number of iterations.
     per_feature : bool
-        Whether an iteration touches one coordinate, so that a pass has p iterations.
+        Whether an iteration updates one coordinate, so that a pass has p iterations.
     calibration : str
         Calibration of the noise, such as `certified`.
     """
@@ -145,18 +145,17 @@ class Released:
 
 @dataclass(frozen=True)
 class Noise(LineSource):
-    """Noise of releases against `p` (its deviation) or `n_iter` (its scale).
+    """Lines that show the noise of releases against `p` or `n_iter`.
 
-    Each solver declares its releases, the accountant calibrates them, and the scale of
-    their noise is read off. The problem has the logistic loss and features within
-    [-1, 1]. All L_j and M_j are then equal for any p, and L_1 = 1 on the L1 ball of
-    radius 1.
+    Each solver declares its releases, and the accountant calibrates them. No solver
+    runs. The problem has the logistic loss and features within [-1, 1]. All L_j and M_j
+    are then equal for any p, and L_1 = 1 on the L1 ball of radius 1.
 
     Attributes
     ----------
     axis : str
-        `p`: standard deviations of one number, in units of an entry of the mean
-        gradient. `n_iter`: scales, as the releases define them.
+        If `p`, the values are standard deviations in units of an entry of the mean
+        gradient. If `n_iter`, they are noise scales as the releases define them.
     values : tuple of int
         Points of the axis, increasing.
     releases : mapping of str to Released
@@ -233,7 +232,11 @@ class Noise(LineSource):
     def _declared_run(
         self, what: Released, n_iter: int, problem: ERMProblem, noise: str | float
     ) -> Run:
-        """Return a run with its releases declared; quick if `noise` is a multiplier."""
+        """Return a run with its declared releases, calibrated but not started.
+
+        If `noise` is a number, it is the noise multiplier, and no calibration is
+        needed.
+        """
         from dp_erm_bench.run import Run
 
         fixed = {"n_iter": n_iter, "smoothness": "public", **what.parameters}
@@ -248,7 +251,7 @@ class Noise(LineSource):
 
 
 def _unit_deviation(release: Release, problem: ERMProblem) -> float:
-    """Return the deviation of an entry of the mean gradient with noise of scale 1."""
+    """Return the standard deviation of a mean gradient's entry at noise scale 1."""
     from dp_erm_bench.releases.gaussian import Gaussian
     from dp_erm_bench.releases.laplace import Laplace
     from dp_erm_bench.releases.noisy_max import NoisyMax
@@ -286,7 +289,7 @@ class LinesCell:
         The axis: a column of numbers, a key of datasets, or `quotient`. With a source,
         a label of the axis that replaces the label of the source.
     y : str
-        The column of the runs that is drawn; F(w) - F* if not given.
+        The column of the runs to draw; F(w) - F* if not given.
     panel : str
         Label of the runs' panel, or the common start of the labels of several panels,
         each of which is a point of the axis. With a source, the name of the source in
@@ -452,7 +455,7 @@ class Lines(Figure):
 
 
 def sources_of(figures: Iterable[Figure], kind: type[S]) -> dict[str, S]:
-    """Return the sources of one class, by the name of their cell or of their figure."""
+    """Return the sources of one class, by the name that claims use for them."""
     return {
         cell.panel or one.name: cell.source_of_lines
         for one in figures

@@ -89,9 +89,10 @@ def check_report(config: Mapping[str, Any]) -> None:
 def _config_of_drawing(
     folder: Path, manifest: Mapping[str, Any], written: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return the configuration with the key `paper`, and changes named in `profile`.
+    """Return the configuration from which a folder's figures are drawn.
 
-    An unchanged experiment of the package gets the figures of the installed version.
+    The key `paper` is added, and changes of the experiment are named in `profile`. An
+    unchanged experiment of the package gets the figures of the installed version.
     """
     name = experiment_of_folder(folder, manifest)
     config = {"paper": name, **_label_changes(written)}
@@ -109,7 +110,7 @@ def experiment_of_folder(folder: Path, manifest: Mapping[str, Any]) -> str:
 
 
 def _choices_of_folder(folder: Path) -> Sequence[Row] | None:
-    """Return the chosen settings of a folder, None if they cannot be read."""
+    """Return the rows of a folder's chosen settings, or None if they cannot be read."""
     try:
         return read_choices(folder) or ()
     except UsageError:

@@ -69,7 +69,7 @@ class Panel:
     authors : mapping of str to str
         The name of the authors' decoded curve for a line, by the label of the line.
     note : str
-        A sentence on this panel alone, for the caption.
+        A sentence for the caption that is about this panel alone.
     log_passes : bool
         Whether passes beyond 1 are on a log scale.
     epsilon : float
@@ -107,7 +107,7 @@ class PanelRuns:
     panel : Panel
         The panel.
     lines : mapping of str to LineErrors
-        The lines against passes, at the panel's epsilon, that ran.
+        The lines that ran, against passes, at the panel's epsilon.
     over_epsilon : mapping of str to list of (float, LineErrors)
         The runs of each line, sorted by epsilon.
     missing : mapping of str to str

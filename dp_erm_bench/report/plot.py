@@ -41,6 +41,7 @@ from dp_erm_bench.report.view import (
     PANEL,
     Shown,
     View,
+    join_words,
     nothing_beaten,
     rows_of_view,
     stands_out,
@@ -73,7 +74,7 @@ PLOTS = "plots"
 FACTORS = np.geomspace(1.0, 100.0, 201)
 TICKS = (1, 2, 5, 10, 20, 50, 100)
 WORST = 30.0
-"""All factors beyond this one have the same colour in the map of winners."""
+"""Largest factor with its own colour in the map of winners."""
 
 SHADES = (1, 2, 5, 10, 30)
 MOST_CELLS, MOST_ROWS = 60, 150
@@ -82,7 +83,9 @@ ROW = 0.19
 
 
 def shares_within(factors: pd.DataFrame) -> dict[str, Array]:
-    """Return the performance profiles: the share of problems within each of `FACTORS`.
+    """Return performance profiles: each line's share of problems within each factor.
+
+    The factors are `FACTORS`.
 
     Parameters
     ----------
@@ -207,9 +210,9 @@ def curves_sheet(views: Sequence[Shown], width: str) -> Sheet:
         for title, chart in _titled_charts(drawn, several):
             found.setdefault(title, []).append(chart)
     charts = [chart for row in found.values() for chart in row]
-    about = ", ".join(axis_words(one.view.y) for one in views)
-    about = f"{about} against {axis_words(first.view.x)}"
-    text = caption_of_view(first, f"{about[0].upper()}{about[1:]}.", charts)
+    about = join_words([axis_words(one.view.y) for one in views], "and")
+    about = f"The figure shows {about} against {axis_words(first.view.x)}."
+    text = caption_of_view(first, about, charts)
     label = "" if several else _quantity_label(first)
     columns = max(map(len, found.values())) if several else 3
     name = "_".join(["curves", *(one.view.y for one in views), first.view.x])
@@ -330,8 +333,8 @@ def _standings_of_view(drawn: Shown, most: int) -> tuple[pd.DataFrame, pd.DataFr
     """Return the summary of a view, and each line's value over the best of a problem.
 
     A problem is a panel at one epsilon on which all lines minimise the same function.
-    Accuracies and areas under curves are replaced by 1 minus the value. As w = 0 is
-    among the lines, only models that are not private have factors below 1.
+    Accuracies and areas under curves are replaced by 1 minus the value. The line w = 0
+    takes part. So only models that are not private have factors below 1.
     """
     _check_room("lines", drawn.rows[LINE].nunique(), most)
     cells = drawn.rows.groupby([PANEL, FACET, "_x"])["_one_function"]
@@ -354,13 +357,19 @@ def _standings_of_view(drawn: Shown, most: int) -> tuple[pd.DataFrame, pd.DataFr
 
 
 def _factors_of(table: pd.DataFrame) -> pd.DataFrame:
-    """Return values of lines divided by the best of each problem; baselines last."""
+    """Return the values of lines divided by the best value of each problem.
+
+    Models that are not private do not count as the best. Baselines are the last rows.
+    """
     grid = _grid_of(table, "value").clip(lower=FLOOR)
     return grid / grid.drop(index=[*MODELS.values()], errors="ignore").min()
 
 
 def _grid_of(table: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Return a column as a grid: rows are lines (baselines last), columns problems."""
+    """Return a column as a grid with one row per line and one column per problem.
+
+    Baselines are the last rows.
+    """
     lines = sorted(dict.fromkeys(table[LINE]), key=lambda line: line in BASELINES)
     problems = table[[PANEL, "epsilon"]].drop_duplicates()
     grid = table.pivot(index=LINE, columns=[PANEL, "epsilon"], values=column)
@@ -435,11 +444,12 @@ def winners_sheet(drawn: Shown, width: str) -> Sheet:
 
     few = table.loc[table["runs"] > 0, "ci_low"].isna().any()
     about = (
-        f"Colour: the median final {_measure_in_words(drawn)} over that of the best "
-        "line of the problem, w = 0 included. Filled circle: the best of the lines "
-        "whose 95 % interval lies below w = 0 and the constant model; ring: one of "
-        "these that cannot be distinguished from it. Cross: no line beats both w = 0 "
-        "and the constant model. White: did not run."
+        f"Colours show the median final {_measure_in_words(drawn)}, divided by that of "
+        "the best line of the problem or of w = 0. A filled circle marks the best of "
+        "the lines whose 95 % interval lies below w = 0 and the constant model. A ring "
+        "marks such a line that cannot be distinguished from the best one. A cross "
+        "means that no line beats both w = 0 and the constant model. White cells did "
+        "not run."
     )
     said = f"{ALONE[0].upper()}{ALONE[1:]}." if few else ""
     text = caption_of_view(drawn, join_paragraphs(about, said), table=table)
@@ -477,11 +487,11 @@ def plot(
     results : DataFrame, str, Path or sequence of paths
         The result of `load_results`, or paths of results folders.
     x, y, panel, line, facet : str; except for x and y also sequence of str
-        Columns of the table, parameters of algorithms or keys of datasets: the axes,
-        and what tells panels, lines and facets apart. The defaults are explained in
-        `View`. Against passes, iterations and seconds, whole runs are drawn; against
-        other columns, final values. If y names several quantities, separated by commas,
-        their curves are drawn side by side.
+        Columns of the table, parameters of algorithms or keys of datasets. They are the
+        axes, and the names by which panels, lines and facets differ. The defaults are
+        explained in `View`. Against passes, iterations and seconds, whole runs are
+        drawn; against other columns, final values. If y names several quantities,
+        separated by commas, their curves are drawn side by side.
     kind : {'curves', 'profile', 'winners'}
         The kind of plot: lines, performance profiles over panels and epsilon, or a map
         of winners.
@@ -527,7 +537,7 @@ def _words_of_value(value: Any) -> list[str]:
 
 
 def all_of(table: pd.DataFrame, view: View) -> Iterator[tuple[str, View]]:
-    """Yield the kinds of plots that suit a table, each with its view.
+    """Yield the kinds of plots that a table has enough data for, each with its view.
 
     Parameters
     ----------

@@ -40,11 +40,12 @@ if TYPE_CHECKING:
 
 
 def norm_quotient(problem: ERMProblem) -> float:
-    """Return the quotient of the bounds on DP-CD and DP-SGD, started at w = 0.
+    """Return the quotient of the bounds on DP-CD and DP-SGD, for runs from w = 0.
 
     The quotient is norm_{M^-1}(L) R_M / (Lambda R_I). L_j and Lambda are the Lipschitz
     constants on these records, and M_j is taken from the data. R_M and R_I are the
-    distances to the optimum without the penalty's part.
+    distances from w = 0 to the optimum in the norms M and I. The penalty does not count
+    in M.
 
     Parameters
     ----------

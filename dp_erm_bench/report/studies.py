@@ -89,10 +89,10 @@ class Nonzeros(Figure):
         if not lines:
             return []
         told = [
-            f"{label}: median {np.median(counts):.0f}, most {counts.max():.0f}"
+            f"{label} median {np.median(counts):.0f}, maximum {counts.max():.0f}"
             for label, counts in lines.items()
         ]
-        text = [self.about, f"{'; '.join(told)}."]
+        text = [self.about, f"Non-zeros of a record: {'; '.join(told)}."]
         text += [f"Not drawn: {'; '.join(missing)}."] if missing else []
         cell = partial(draw_shares, title=self.title, lines=lines)
         quantity, mark = "share of records", drawing.mark
@@ -138,7 +138,7 @@ def draw_shares(ax: Axes, title: str, lines: dict[str, Array]) -> None:
     ax.set_ylim(0.0, 1.0)
 
 
-# Keys are form and accountant; "best" is the line at 1.
+# Keys are pairs of form and accountant. The line of "best" is constant at 1.
 LINES = {
     ("printed", "paper"): Style("as printed", style.BLACK, "X", 5.5),
     ("printed", "authors"): Style("authors' DP-SGD", style.VERMILLION, "^"),

@@ -54,7 +54,7 @@ class Style:
 
     @property
     def look(self) -> tuple[Any, ...]:
-        """Return what distinguishes the line in a figure: colour, marker and dashes."""
+        """Return colour, marker and dashes, which distinguish the line in a figure."""
         return self.colour, self.marker, self.dashes
 
     def curve(self) -> dict[str, Any]:
@@ -180,7 +180,7 @@ OTHERS = tuple(
 """The 144 looks for lines without a style in `STYLES`."""
 
 SHADES = (0.45, -0.4, 0.65, -0.6)
-"""Shifts of the colour of an algorithm's further lines, to white (> 0) or black."""
+"""Shifts of an algorithm's colour for its further lines: > 0 to white, < 0 to black."""
 
 SHAPES: tuple[dict[str, Any], ...] = tuple(
     {"color": colour, "linestyle": dashes, "linewidth": 0.9, "zorder": 3.5}
@@ -240,7 +240,7 @@ def _shaded_looks(colour: str) -> list[tuple[str, str, str]]:
 
 
 def reserve_styles(panels: Iterable[Sequence[str]]) -> None:
-    """Assign styles to the lines of panels, first to lines with a style in `STYLES`."""
+    """Assign styles to all lines of panels, first to those with a style in `STYLES`."""
     panels = [[*lines] for lines in panels]
     for planned in (True, False):
         for lines in panels:
@@ -255,7 +255,7 @@ def bound_style(label: str) -> dict[str, Any]:
 
 
 def forget_styles() -> None:
-    """Forget all assigned looks; called before the figures of an experiment."""
+    """Forget all assigned styles; called before the figures of an experiment."""
     _given.clear()
     _bounds.clear()
 
@@ -284,7 +284,10 @@ def _letters_of_font() -> frozenset[int]:
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Set fonts and sizes of the figures drawn in this context, at least 7 points."""
+    """Use the package's fonts and sizes for figures drawn in this context.
+
+    No text is smaller than 7 points.
+    """
     import matplotlib
 
     settings: Any = {
@@ -355,14 +358,17 @@ def suits_log_scale(values: Sequence[float]) -> bool:
 
 
 def place_of_infinity(values: Sequence[float]) -> float:
-    """Return the place of infinity on a log axis: a step beyond the largest value."""
+    """Return the position that stands for infinity on a log axis.
+
+    It is one step beyond the largest value.
+    """
     known = [one for one in values if 0.0 < one < math.inf]
     step = known[-1] / known[-2] if len(known) > 1 else 10.0
     return known[-1] * max(step, 2.0) if known else 1.0
 
 
 def _ticks_apart(values: Sequence[float]) -> list[float]:
-    """Return the values whose labels do not overlap on a log scale."""
+    """Return the values that may be labelled on a log scale without overlap."""
     longest = max(len(plain_number(value)) for value in values)
     least = (values[-1] / values[0]) ** max(0.12, 0.045 * longest)
     ticks = [values[0]]

@@ -74,7 +74,7 @@ OVER_SPLITS = (
     "where a dataset_seed has several runs, the mean of its values' medians and "
     "Student's interval"
 )
-"""Words for the statistic `interval` if `by_split` pools runs on the same data."""
+"""Description of the statistic `interval` if `by_split` pools runs on the same data."""
 
 FIRST = ("relative_error", "excess_risk", "population_risk", "objective")
 OVER = " over epsilon"
@@ -163,10 +163,11 @@ class Shown:
     def statistic_in_words(self) -> str:
         """Return a text that names the statistic and the runs that it pools."""
         words, levels = STATISTICS[self.view.statistic]
+        runs, shared, warning = self.pooled.partition("; ")
+        told = f"{words} over {join_words(runs.split(', '), 'and')}"
         if levels is not None:
-            return f"{words} of {self.pooled}"
-        runs, shared, _ = self.pooled.partition("; ")
-        told = f"{words} of {runs}" + f"; {OVER_SPLITS}" * bool(shared)
+            return told + shared + warning
+        told += f"; {OVER_SPLITS}" * bool(shared)
         x = "iteration" if self.view.x in ALONG else "_x"
         few = lack_interval(self.rows, [PANEL, FACET, LINE, x])
         where = "" if few.all() else " where a line has so few"
@@ -198,6 +199,11 @@ class Shown:
         """Return the rows of each panel and facet, in the order of the table."""
         groups = self.rows.groupby([PANEL, FACET], sort=False)
         return {(str(a), str(b)): own for (a, b), own in groups}
+
+
+def join_words(words: Sequence[str], last: str) -> str:
+    """Return words as one text, with commas and `last` before the last word."""
+    return f" {last} ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 def rows_of_view(table: pd.DataFrame, view: View) -> Shown:
@@ -280,9 +286,9 @@ def _in_order(rows: pd.DataFrame, view: View) -> pd.DataFrame:
 def _mark_comparable(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
     """Return rows with a flag `_alike`, and a sentence if lines cannot be compared.
 
-    Lines on different data cannot be compared. Lines can neither be compared if the
-    quantity depends on parts of the objective that differ, such as the strength of the
-    penalty. A baseline that differs between problems drawn together is dropped.
+    Lines on different data cannot be compared. The same is true of lines whose
+    objectives differ in a part that matters for the quantity, such as the strength of
+    the penalty. A baseline that differs between problems drawn together is dropped.
     """
     x = [] if view.x in ALONG else ["_x"]
     cells = rows.groupby([PANEL, FACET, *x], sort=False, dropna=False).ngroup()
@@ -313,18 +319,18 @@ def _mark_comparable(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]
         return rows, ""
     own = every.groupby(names, sort=False, dropna=False).ngroup()
     rows["_alike"] = own.groupby(cells).transform("nunique").eq(1)
-    listed = " and ".join(name.replace(".", "'s ") for name in names)
+    listed = join_words([name.replace(".", "'s ") for name in names], "and")
     return (
         rows,
-        f"Lines that differ in {listed} minimise different functions: none wins.",
+        f"Lines that differ in {listed} minimise different functions, so none wins.",
     )
 
 
 def _same_guarantee(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
-    """Return rows with `_alike` unset if guarantees differ, and a sentence on this.
+    """Return rows with `_alike` set to False where guarantees differ, and a sentence.
 
     Guarantees differ if lines on the same records differ in epsilon, delta or
-    adjacency, or if epsilon is proved for some of them only.
+    adjacency. They also differ if epsilon is proved for only some of these lines.
     """
     import pandas as pd
 
@@ -336,15 +342,16 @@ def _same_guarantee(rows: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
     apart = guarantee.groupby(cells).transform("nunique").gt(1)
     if not (differ := apart.any()).any():
         return rows, ""
-    listed = " and ".join(str(name) for name in guarantee.columns[differ])
+    listed = join_words([str(name) for name in guarantee.columns[differ]], "and")
     rows = rows.assign(_alike=rows["_alike"] & ~apart.any(axis=1))
-    return rows, f"Lines that differ in {listed} have different guarantees: none wins."
+    told = f"Lines that differ in {listed} have different guarantees, so none wins."
+    return rows, told
 
 
 def _rows_not_tuning(
     table: pd.DataFrame, view: View
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """Return a view's rows without tuning trials, and sentences on the values kept."""
+    """Return a view's rows without tuning trials, and sentences on its filters."""
     kept = []
     for name, values in view.where.items():
         words = text_of(column_of(table, name, "where"))
@@ -352,9 +359,11 @@ def _rows_not_tuning(
         if not some.any():
             check_choice(f"where={name}", ",".join(values), sorted({*words} - {""}))
         rest = [*dict.fromkeys(words[~some])]
-        more = ", ..." * (len(rest) > SEVERAL)
-        out = ", ".join(one or "none" for one in rest[:SEVERAL]) + more
-        kept.append(f"Only {name} = {', '.join(values)}; left out: {out or 'nothing'}.")
+        few = [one or "none" for one in rest[:SEVERAL]]
+        out = join_words(few + ["others"] * (len(rest) > SEVERAL), "and")
+        without = f", not those with {out}" if out else ""
+        shown = join_words(values, "or")
+        kept.append(f"Only runs with {name} = {shown} are shown{without}.")
         table = table[some]
     rows = table[table["phase"] != "tune"]
     if rows.empty:
@@ -489,7 +498,7 @@ def stands_out(line: str, view: View) -> bool:
 
 
 def nothing_beaten(drawn: Shown, table: pd.DataFrame | None = None) -> str:
-    """Return sentences on problems where no line ends below w = 0 or a constant model.
+    """Return sentences on problems where no line beats w = 0 or a constant model.
 
     `table` is the result of `summary_of` for the final values, if it is known.
     """
@@ -533,12 +542,12 @@ def summary_of(drawn: Shown) -> pd.DataFrame:
     -------
     DataFrame
         The columns are `panel` (with the facet), the column x, `line` and `quantity`.
-        `ci_low` and `ci_high` are the 95 % interval of `median` over `runs` runs,
-        pooled as by `by_split`; the interval is nan for too few runs. For `BASELINES`
-        it is nan and `runs` is 0. `constant` is the name of the constant model and the
-        quantity by which it is compared. `beats_zero`, `beats_constant`, `unbeaten` and
-        `place` are from `places_of_lines`, and `best` says whether the line wins. No
-        line wins if lines cannot be compared. Runs that diverged count as infinite.
+        `median` is over `runs` runs, pooled by `by_split`. `ci_low` and `ci_high` are
+        its 95 % interval, which is nan for too few runs. For `BASELINES` it is nan and
+        `runs` is 0. `constant` is the name of the constant model and the quantity by
+        which it is compared. `beats_zero`, `beats_constant`, `unbeaten` and `place` are
+        from `places_of_lines`, and `best` says whether the line wins. No line wins if
+        lines cannot be compared. Runs that diverged count as infinite.
     """
     import pandas as pd
 
@@ -586,9 +595,10 @@ def summary_of(drawn: Shown) -> pd.DataFrame:
 def summary_text(table: pd.DataFrame, kind: str) -> str:
     """Return a summary as text: all rows as `csv`, or a grid with the best in bold.
 
-    The problems (panel and x) are the rows of the grid and the lines are its columns.
-    If there are more lines than problems, the lines are the rows. The name of a problem
-    says if nothing beats w = 0 or the constant model there, and if it has no intercept.
+    The rows of the grid are problems (panel and x), and its columns are lines. If there
+    are more lines than problems, the lines are the rows. A problem's name says if
+    nothing beats w = 0 or the constant model on it. It also says if the problem has no
+    intercept.
     """
     if kind == "csv":
         return csv_of(table)

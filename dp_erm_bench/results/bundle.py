@@ -10,10 +10,11 @@ A **bundle** is a zip of plan, records, table, page, manifests, sources, version
 folder. A zip is not trusted: `unpack_bundle` accepts only regular files of known names,
 each once, and limits their number and size.
 
-Anyone who knows all records but one, and the seed, can check a guess of the last record
-with any number that is computed from the records: a digest, an optimum, an objective,
-an accuracy, or a key, which is a digest of a digest. For data not declared public, the
-copy therefore contains only settings, statuses and budgets (`Withheld`).
+Suppose that someone knows all records but one, and the seed. Any number that is
+computed from the records then lets them check a guess of the last record. Examples are
+a digest, an optimum, an objective, an accuracy, or a key (a digest of a digest). For
+data not declared public, the copy therefore contains only settings, statuses and
+budgets (`Withheld`).
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ MEMBERS = re.compile(
     r"|sources/[0-9a-f]{16}/"
     r"(?:(?:[^\W\d]\w*/){0,20}[^\W\d]\w*\.py|[\w .-]+\.yaml))"
 )
-"""Names of members of a bundle."""
+"""Pattern for the names of files in a bundle."""
 
 # Kept sources ------------------------------------------------------------------------
 
@@ -111,7 +112,7 @@ def _write_file(path: Path, text: bytes) -> None:
 
 
 def kept_file(part: Mapping[str, Any]) -> str:
-    """Return the path within a results folder of a solver's or loss's kept file.
+    """Return the path of the kept file of a solver or loss, within a results folder.
 
     `part` is the part of a trial's spec that describes the solver or loss. The path is
     empty if `part` does not name a file.
@@ -123,14 +124,14 @@ def kept_file(part: Mapping[str, Any]) -> str:
 # What depends on records -------------------------------------------------------------
 
 PRIVATE = "withheld"
-"""Key of lines of the plan whose copies have no numbers computed from the data."""
+"""Key that marks lines of the plan whose copies lack numbers computed from the data."""
 
 SETTINGS = (
     *("n", "p", "loss", "penalty", "strength", "constraint", "smoothness", "params"),
     *("delta", "accountant", "calibration", "epsilon_certified", "uncharged"),
     *("solver", "exempt"),
 )
-"""Facts of a trial's record that are not computed from the data."""
+"""Facts in a trial's record that are not computed from the data."""
 
 OF_SETTINGS = (
     *("experiment", "panel", "line", "phase", "tuned", "measured", "rule", "read"),
@@ -207,7 +208,10 @@ class Withheld:
         return line["key"] in self.keys and line["phase"] == "tune"
 
     def without_secrets(self, line: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a line of the plan; for private data, drop key, seeds and choices."""
+        """Return a line of the plan; for private data, without its seeds and choices.
+
+        The key of such a line is replaced by a number.
+        """
         key, spec = line["key"], line["spec"]
         if key not in self.keys:
             return dict(line)
@@ -254,7 +258,7 @@ class Withheld:
         }
 
     def manifest_without_secrets(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a manifest without digests of the data, seeds and counts."""
+        """Return a manifest; with private data, without digests, seeds and counts."""
         if not self.keys:
             return dict(manifest)
         kept = {k: v for k, v in manifest.items() if k in OF_RUNS}
@@ -278,7 +282,7 @@ class Withheld:
 
 
 def _objects_of(value: Any) -> list[dict[str, Any]]:
-    """Return the mappings in an untrusted list, without its other entries."""
+    """Return the mappings in an untrusted list, and drop its other entries."""
     every = value if isinstance(value, list) else ()
     return [one for one in every if isinstance(one, dict)]
 
@@ -303,7 +307,7 @@ def copy_folder(folder: Path, into: Path, whole: bool = False) -> int:
     folder : Path
         The results folder.
     into : Path
-        Folder of the copy. Its table must be collected afterwards.
+        Folder of the copy. The caller must build its table afterwards.
     whole : bool
         Whether to copy numbers that are computed from data not declared public.
 
@@ -388,8 +392,8 @@ def _files_of(
 ) -> list[Path]:
     """Return the paths of the choices and sources to copy.
 
-    With `private` data only code is copied: choices were made by looking at the data,
-    and a yaml names seeds. Raise UsageError if code differs from the code that ran,
+    With `private` data only code is copied. Choices were made by looking at the data,
+    and a yaml names seeds. UsageError is raised if code differs from the code that ran,
     since no replay would run it.
     """
     parts = (line["spec"].get(group) for line in lines for group in registry.FROM_FILES)
@@ -429,7 +433,7 @@ WORDS = {
     "categories": "the words of a column were read off the records",
     "tuning": "parameters were chosen by looking at other runs on the data",
 }
-"""Explanation of each use of the data that no budget pays for."""
+"""Explanations of the uses of the data that no budget pays for."""
 
 CHECKABLE = (
     "Whoever guesses a record of data that nobody declared public can check the guess "
@@ -520,10 +524,10 @@ def lock_of(folder: Path) -> str:
 # The zip -----------------------------------------------------------------------------
 
 PARENTS = re.compile(r"(?:[\w-]+/)+")
-"""Names of folders, which other zip programs add as members."""
+"""Pattern for names of folders, which some zip programs add as members."""
 
 DEVICE = re.compile(r"(?:.*/)?(?:con|prn|aux|nul|com\d|lpt\d)\.[^/]*", re.IGNORECASE)
-"""Names that mean devices on Windows, whatever follows the dot."""
+"""Pattern for file names that Windows reserves for devices."""
 
 MOST_MEMBERS = 20_000
 LARGEST_ZIP = 1 << 30

@@ -18,11 +18,12 @@ class Column(NamedTuple):
     meaning : str
         Description of its values.
     empty : str
-        When the value is missing, or, for a text, empty.
+        Cases in which the value is missing, or a text is empty.
     unit : str
         Unit; empty for a name or a pure number.
     higher : bool
-        Whether higher is better. For all other measures, lower is better.
+        Whether higher values are better. For all other measures, lower values are
+        better.
     """
 
     dtype: str

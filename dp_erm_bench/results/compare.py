@@ -57,8 +57,10 @@ from dp_erm_bench.results.table import (
 LABELS = ["panel", "line", "phase"]
 ALWAYS = ["dataset", "algorithm", "epsilon"]
 EDITED = ["solver", "loss.content"]
-"""Digests of a user's own files. Trials are matched without them, because a file keeps
-its name after edits."""
+"""Digests of a user's own files.
+
+Trials are matched without them, because a file keeps its name after edits.
+"""
 
 Row = dict[str, Any]
 
@@ -77,7 +79,7 @@ def finals_with_settings(folder: Path) -> pd.DataFrame:
     -------
     DataFrame
         Rows of the results table with the columns of `asked_columns`, and `setting`, a
-        number that is equal for trials whose settings differ only in seeds.
+        number that is shared by trials whose settings differ only in seeds.
 
     Raises
     ------
@@ -116,7 +118,7 @@ def asked_columns(spec: Mapping[str, Any]) -> Row:
     return {
         **{part: spec[part]["name"] for part in OBJECTIVE},
         "strength": math.nan if strength is None else float(strength),
-        # A key that was added later is ignored if its value has the former effect.
+        # A key that was added later is ignored if its value changes nothing.
         "dataset_options": changed_options(SORTED(identifying_keys(spec["dataset"]))),
         "params": SORTED(spec["algorithm"]["params"]),
         "delta": str(spec["budget"]["delta"]),
@@ -131,11 +133,11 @@ def labels_and_settings(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _name_strengths(rows: pd.DataFrame, words: pd.Series[str]) -> pd.Series[str]:
-    """Return texts for strengths that are equal if they follow the same rule.
+    """Return the strengths of penalties as texts; those of a rule get its name.
 
-    A strength that is 1/n in all its rows becomes `1/n`; one that is the usual strength
-    of its dataset in all its rows becomes `usual`. If both hold, the name that fits
-    more strengths is taken.
+    A strength that is 1/n in all its rows becomes `1/n`. A strength that is usual for
+    its dataset in all its rows becomes `usual`. If both hold, the name that fits more
+    strengths is taken.
     """
     strength, known = rows["strength"].astype(float), rows["n"].notna()
     by_n = np.isclose(strength * rows["n"], 1.0, rtol=1e-9, atol=0.0)
@@ -174,10 +176,10 @@ def _columns_named(
 def sides_by_key(
     finals: pd.DataFrame, key: str, where: Mapping[str, Sequence[str]] | None = None
 ) -> tuple[list[tuple[str, pd.DataFrame]], dict[str, str]]:
-    """Return final rows, split by the values of a key.
+    """Split final rows by the values of a key, for a comparison.
 
-    A value is left out if all of its trials were skipped. In a tuned folder, such a
-    value has no choices that could run.
+    A value is left out if all of its trials were skipped. In a tuned folder, it is left
+    out if none of its choices could run.
 
     Parameters
     ----------
@@ -219,7 +221,7 @@ def sides_by_key(
 
 
 def _values_never_run(finals: pd.DataFrame, owner: pd.Series[str]) -> dict[str, str]:
-    """Return the values of a key for which nothing ran, with the distinct reasons."""
+    """Return the values of a key for which nothing ran, each with the reasons."""
     others = {"", *owner[finals["status"] != "skipped"]}
     never = finals["message"][~owner.isin(others)]
     return {
@@ -229,9 +231,9 @@ def _values_never_run(finals: pd.DataFrame, owner: pd.Series[str]) -> dict[str, 
 
 
 def _keys_apart(every: pd.DataFrame, in_a: pd.Series[bool]) -> str:
-    """Return a text on the keys that have no value in common between A and B.
+    """Return a text on the keys for which A and B have no common value.
 
-    The text is empty if there is no such key; the seeds differ in this case.
+    The text is empty if there is no such key. The sides then differ in seeds.
     """
     told = [(key, {*own[in_a]}, {*own[~in_a]}) for key, own in every.items()]
     apart = [(key, a, b) for key, a, b in told if not a & b]
@@ -257,7 +259,7 @@ MEASURES = ["objective", "relative_error", *MEASURED, "seconds", "epsilon_certif
 
 WAYS = ["trial", "setting"]
 RANK = {"ok": 0, "skipped": 1, "diverged": 2, "error": 3, "timeout": 3, "killed": 3}
-"""Rank of each status. A rank higher in B than in A is a regression."""
+"""Rank of each status. A higher rank in B than in A is a regression."""
 
 EMPTY = {
     **{"measure": "", "runs_a": 0, "runs_b": 0},
@@ -320,13 +322,13 @@ def compare_sides(
     Returns
     -------
     DataFrame
-        One row per setting and measure. The columns are the labels; `dataset`,
-        `algorithm`, `epsilon`; the other parameters in `setting`; `runs_a` and `runs_b`
-        (if paired, the number of pairs); `median_a`, `median_b`; the relative `change`
-        B/A - 1 and its interval `low`, `high` (nan for too few runs); `verdict` and
-        `note`. A changed status is a row with the measure `status`. Runs that only one
-        side has are counted in a row with the measure `trials` and the verdict
-        `only in A` or `only in B`.
+        One row per setting and measure. The columns are the labels, `dataset`,
+        `algorithm` and `epsilon`, and `setting` with the other parameters. `runs_a` and
+        `runs_b` are numbers of runs, or of pairs. `median_a` and `median_b` are
+        followed by the relative `change` B/A - 1 and its interval `low`, `high` (nan
+        for too few runs). The last columns are `verdict` and `note`. A changed status
+        is a row with the measure `status`. Runs that only one side has are counted in a
+        row with the measure `trials` and the verdict `only in A` or `only in B`.
 
     Raises
     ------
@@ -375,7 +377,10 @@ def compare_sides(
 
 
 def labels_of_settings(every: pd.DataFrame) -> pd.DataFrame:
-    """Return `LABELS`, `ALWAYS`, and `setting`, a text of the other differing keys."""
+    """Return labels of settings: `LABELS`, `ALWAYS`, and a text of the other keys.
+
+    The text, `setting`, has only keys whose values differ.
+    """
     labels = every.reindex(columns=[*LABELS, *ALWAYS], fill_value="")
     names = differing_columns(every, labels)
     texts = add_differing_keys(pd.Series("", every.index), every, names)
@@ -385,7 +390,7 @@ def labels_of_settings(every: pd.DataFrame) -> pd.DataFrame:
 def _join_trials(
     runs: pd.DataFrame, every: pd.DataFrame, rule: ComparisonRule
 ) -> pd.DataFrame:
-    """Return one row per trial of either side; raise UsageError if none is common."""
+    """Return one row per trial of A or B; raise UsageError if no trial is common."""
     a, b = (runs[runs["side"] == side].drop(columns="side") for side in "ab")
     pairs = a.merge(b, how="outer", on=TRIAL, suffixes=("_a", "_b"))
     pairs = pairs.assign(**{f"in_{s}": pairs[f"status_{s}"].notna() for s in "ab"})
@@ -438,7 +443,7 @@ def _rows_of_setting(
 
 
 def _rows_of_statuses(a: Array, b: Array, paired: bool) -> Iterator[Row]:
-    """Yield a row if statuses of pairs, or of the worst trials, differ in rank."""
+    """Yield a row if statuses differ in rank, in pairs or else between the worst."""
     worst = [max(side, key=RANK.__getitem__) for side in (a, b)]
     pairs = zip(a, b, strict=True) if paired else [worst]
     moved = Counter((x, y) for x, y in pairs if RANK[x] != RANK[y])

@@ -40,7 +40,7 @@ COUNTED = re.compile(rb',"lines":(\d{1,18}),"sum":"([0-9a-f]{8})"$')
 
 @contextlib.contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Hold the lock of a results folder, for changes of plan, table and manifest.
+    """Hold the lock of a results folder while its plan, table or manifest changes.
 
     Files to which lines are appended have their own locks (`append_lines`). The kernel
     releases a lock when the process that holds it dies.
@@ -54,7 +54,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 
 def open_no_link(path: str, flags: int) -> int:
-    """Open a file for writing; raise OSError for a link or a pipe in its place."""
+    """Open a file for writing; raise OSError if it is a link or a pipe."""
     if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
         name = os.path.basename(path)
         why = f"{name} must be a regular file: put the file itself in its place"
@@ -65,7 +65,7 @@ def open_no_link(path: str, flags: int) -> int:
 
 @contextlib.contextmanager
 def translate_os_errors(folder: Path) -> Iterator[None]:
-    """Turn errors of the operating system in a folder into a UsageError.
+    """Turn errors of the operating system inside this context into a UsageError.
 
     Raises
     ------
@@ -136,7 +136,7 @@ _called: ContextVar[tuple[Path, Path] | None] = ContextVar("called", default=Non
 
 @contextlib.contextmanager
 def name_as_folder(copy: Path, folder: Path) -> Iterator[None]:
-    """Make `typed_path` return the path of a folder if it is called with its copy."""
+    """Make `typed_path` return the original folder if it is called with its copy."""
     token = _called.set((copy, folder))
     try:
         yield
@@ -168,7 +168,7 @@ def compact_json(value: Any) -> bytes:
 
 
 def add_checksum(text: bytes) -> bytes:
-    """Return a line of JSON with the checksum of its other bytes as its last key."""
+    """Return a line of JSON with a checksum of its bytes as the last key."""
     body = text.removesuffix(b"}\n")
     return body + CRC % zlib.crc32(body)
 
@@ -188,11 +188,14 @@ def parse_object(text: bytes) -> dict[str, Any] | None:
 
 
 FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
-"""Matches the start of a text that a spreadsheet would run, after any apostrophes."""
+"""Pattern for the start of a text that a spreadsheet would run as a formula.
+
+Apostrophes may precede it.
+"""
 
 
 def escape_formula(value: Any) -> Any:
-    """Return a cell of a csv, with an apostrophe if a spreadsheet would run it.
+    """Return a cell of a csv file, with an apostrophe if a spreadsheet would run it.
 
     Numbers, and texts that are numbers, are returned unchanged.
     """
@@ -205,7 +208,10 @@ def escape_formula(value: Any) -> Any:
 
 
 def as_it_was(cell: Any) -> Any:
-    """Undo `escape_formula` on a cell of a csv; other values are returned unchanged."""
+    """Return a cell of a csv file as it was before `escape_formula`.
+
+    Other values are returned unchanged.
+    """
     held = isinstance(cell, str) and cell[:1] == "'" and FORMULA.match(cell)
     return cell[1:] if held else cell
 
@@ -250,7 +256,7 @@ def read_text(folder: Path, name: str, again: str = "") -> str | None:
     name : str
         Name of the file in it.
     again : str
-        Advice for the error message on how to make the file again. By default the
+        Advice in the error message on how to make the file again. By default the
         message names `dp-erm-bench collect`.
 
     Raises
@@ -290,7 +296,7 @@ def lines_of(file: BinaryIO) -> Iterator[bytes]:
 
 
 def sealed_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield lines with checksums; the last line also gets the count and sum of all."""
+    """Yield lines with checksums; the last line also gets their number and checksum."""
     count = total = 0
     last = b""
     for raw in lines:

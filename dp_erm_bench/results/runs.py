@@ -30,7 +30,7 @@ from dp_erm_bench.results.files import (
 
 LATEST = "manifest.json"
 TABLE = "table"
-"""Key of the notes on the table in the latest manifest."""
+"""Key of the latest manifest under which notes on the table are written."""
 
 RUNNING = b'"outcome": "running"'
 
@@ -70,7 +70,7 @@ def write_run(folder: Path, content: Mapping[str, Any]) -> None:
 
 
 def check_run(folder: Path, run: str) -> None:
-    """Check that a run's manifest still exists; otherwise its folder was removed.
+    """Check that a run's manifest still exists, so that its folder was not removed.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def note_ended(folder: Path) -> None:
 
 
 def _is_gone(run: str) -> bool:
-    """Return whether the process of a run was on this host and has ended."""
+    """Return whether the process of a run was on this host and no longer exists."""
     host, _, pid = run.partition("-")[2].rpartition("-")
     if sys.platform == "win32" or host != _host_name() or not pid.isdecimal():
         return False
@@ -148,7 +148,7 @@ def _manifest_path(folder: Path, run: str) -> Path:
 def _manifest_or_nothing(folder: Path, path: Path) -> dict[str, Any]:
     """Return a manifest; if it cannot be read, warn once and return {}.
 
-    There is no warning for a latest manifest that is not JSON at all, as it has a copy.
+    There is no warning if the latest manifest is not JSON at all, as it has a copy.
     """
     text = b""
     try:

@@ -30,25 +30,25 @@ REST = (
     *("epsilon", "delta", "adjacency"),
 )
 AXES = (ALGORITHM, DATASET, "epsilon")
-"""Columns that labels do not list as keys: they begin the label, or are axes."""
+"""Columns that are not listed as keys in labels: they begin a label, or are axes."""
 
 RAN = ("ok", "diverged")
 """Statuses of trials that have a result."""
 
 CHOSEN = "report"
-"""The phase with parameters chosen by tuning, which are not used in labels of lines."""
+"""The phase whose parameters were chosen by tuning; labels leave them out."""
 
 HOW_IT_WENT = r" \(.*\)$"
-"""Matches a note in brackets at the end of a calibration's label."""
+"""Pattern for a note in brackets at the end of a calibration's label."""
 
 DIGITS = 8
 """Number of digits of a digest that distinguishes solvers of the same name."""
 
 NO_NUMBER = ("usual", "usual_standardised", "usual_regression", "public")
-"""Keys of a dataset that do not affect results, or that have their own columns."""
+"""Keys of a dataset that change no results, or that have their own columns."""
 
 MADE = re.compile(r"(?P<algorithm>[^,]+)(, [\w.]+=.*)?")
-"""Matches a label made by `label_table`: an algorithm, and keys that vary."""
+"""Pattern for a label that `label_table` made: an algorithm, and keys that vary."""
 
 
 def parameters_of_rule(rule: str) -> list[str]:
@@ -67,13 +67,13 @@ def settings_in_words(rows: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        On the index of the rows, these columns: the algorithm's parameters as
-        `NAME.PARAMETER`; the dataset's options as `DATASET.KEY`; algorithm, dataset,
-        `standardise` and `REST`; the parameters of loss, penalty and constraint as
-        `PART.KEY`; and `solver`. A cell is empty if its row does not have the key, and
-        for the tuned parameters of report rows. It is `auto` if a rule gave the
-        parameter. If only some rows of a dataset name a key, the other rows get its
-        usual value.
+        The index is that of the rows. The columns are the algorithm's parameters as
+        `NAME.PARAMETER`, the dataset's options as `DATASET.KEY`, and the parameters of
+        loss, penalty and constraint as `PART.KEY`. Further columns are algorithm,
+        dataset, `standardise`, those in `REST`, and `solver`. A cell is empty if its
+        row does not have the key. It is also empty for the tuned parameters of report
+        rows. It is `auto` if a rule gave the parameter. If only some rows of a dataset
+        name a key, the other rows get its usual value.
     """
     import pandas as pd
 
@@ -96,7 +96,7 @@ def settings_in_words(rows: pd.DataFrame) -> pd.DataFrame:
     texts = pd.DataFrame({name: text_of(rows[name]) for name in plain})
     asked = texts["calibration"].str.replace(HOW_IT_WENT, "", regex=True)
     posed = _unpack_column(rows, "", "objective_options")
-    # The digest of a user's loss is last: it separates only what other keys do not.
+    # The digest of a user's loss is last. It is used only if other keys are equal.
     posed = posed[sorted(posed, key=lambda one: str(one).endswith(".content"))]
     posed = posed.assign(solver=text_of(rows["solver"]).str[:DIGITS])
     told = [params, options.drop(columns=silent), texts.assign(calibration=asked)]
@@ -104,7 +104,7 @@ def settings_in_words(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def name_files(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows whose `dataset_options` name data files by short, distinct paths.
+    """Return rows in which `dataset_options` names data files by short, distinct paths.
 
     Files of equal content count as one file, which is named by its first path. Only the
     file name is used, or more of the path if another file has the same name. Several
@@ -161,7 +161,7 @@ GROUPS = {
     STANDARDISE: DATASET,
     **dict.fromkeys(("epsilon", "delta", "adjacency"), "budget"),
 }
-"""The groups that precede the names of columns on the command line."""
+"""Groups of columns; on the command line, a group precedes a column's name."""
 
 
 def columns_of_key(every: pd.DataFrame, name: str, under: bool = False) -> list[str]:
@@ -172,7 +172,7 @@ def columns_of_key(every: pd.DataFrame, name: str, under: bool = False) -> list[
     every : DataFrame
         Columns from `settings_in_words`.
     name : str
-        The key alone, the key with its owner in front, or as on the command line.
+        The key alone, the key after its owner, or the name on the command line.
     under : bool
         Whether a group, such as `dataset` or an algorithm, names all of its keys.
     """
@@ -191,7 +191,7 @@ def columns_of_key(every: pd.DataFrame, name: str, under: bool = False) -> list[
 
 
 def short_of(column: object) -> str:
-    """Return the name of a column of `settings_in_words` without its owner."""
+    """Return the name of a column of `settings_in_words` without its prefix."""
     return str(column).rpartition(".")[2]
 
 
@@ -201,7 +201,7 @@ def first_words(every: pd.DataFrame) -> pd.Series[str]:
 
 
 def match_values(words: pd.Series[str], values: Sequence[str]) -> pd.Series[bool]:
-    """Return whether each text equals a value; numbers may be typed in any form."""
+    """Return whether each text equals one of the values; numbers may have any form."""
     import pandas as pd
 
     numbers = pd.to_numeric(pd.Series([*values]), errors="coerce").dropna()
@@ -254,10 +254,10 @@ def _unpack_column(
     column: str,
     usual: Callable[[str, str], Any] = lambda _, __: "",
 ) -> pd.DataFrame:
-    """Return the keys of a column of JSON as columns of text, named `OWNER.KEY`.
+    """Return the keys of a JSON column as columns of text, named `OWNER.KEY`.
 
-    Without an owner, the columns are named by the key alone. ``usual`` returns the
-    value of an owner's key for rows that do not have it.
+    Without an owner, the columns are named by the key alone. ``usual`` returns an
+    owner's value of a key for the rows that do not have the key.
     """
     import pandas as pd
 
@@ -316,7 +316,7 @@ def text_of(column: pd.Series[Any]) -> pd.Series[str]:
 def differing_columns(
     rows: pd.DataFrame, base: pd.DataFrame, names: Sequence[str] = ()
 ) -> list[str]:
-    """Return the columns in which rows with equal values in `base` differ.
+    """Return the columns that differ between rows with equal values in `base`.
 
     A column that does not separate more rows than the columns before it is left out,
     such as 1/n after n.
@@ -343,7 +343,7 @@ def differing_columns(
 
 
 def _split_groups(groups: Any, column: pd.Series[Any]) -> Any:
-    """Return the codes of groups after splitting them by a column."""
+    """Return the number of each row's group, after groups are split by a column."""
     codes = column.factorize(use_na_sentinel=False)[0]
     joint = groups * (int(codes.max(initial=0)) + 1) + codes
     return np.unique(joint, return_inverse=True)[1]
@@ -388,7 +388,7 @@ def label_table(
         Whether lines are separated by the algorithm's parameters. If not, a line
         contains several settings.
     axis : str
-        A column or key that is drawn along an axis. Labels leave it out, as well as the
+        A column or key that is drawn along an axis. Labels leave out this key and the
         keys that vary with it.
     """
     panel, line = table[PANEL].fillna(""), table[LINE].fillna("")
@@ -493,7 +493,8 @@ def worst_if_lost(rows: pd.DataFrame, y: str) -> pd.Series[float]:
     rows : DataFrame
         Rows of the results table.
     y : str
-        The column. `worst_value` has its worst value, which is inf if lower is better.
+        The column. `worst_value` returns its worst value, which is inf if lower is
+        better.
     """
     lost = ~rows["status"].isin(["ok", "skipped"]) & rows[y].isna()
     return rows[y].astype(float).mask(lost, worst_value(y))

@@ -32,7 +32,7 @@ Array = npt.NDArray[np.float64]
 
 
 def check_alike(rows: pd.DataFrame, by: Sequence[str], remedy: str) -> str:
-    """Check that each group of runs has one setting, and describe what is pooled.
+    """Check that each group of runs has one setting, and describe how its runs differ.
 
     Parameters
     ----------
@@ -67,7 +67,10 @@ def check_alike(rows: pd.DataFrame, by: Sequence[str], remedy: str) -> str:
 
 
 DRAWS, SPLITS = ("draw of the data", "draws of the data"), ("split", "splits")
-"""Words for one and several values of `dataset_seed`, of generated and other data."""
+"""Words for one and for several values of `dataset_seed`.
+
+The first pair is for generated data, the second for other data.
+"""
 
 
 def pooled_in_words(rows: pd.DataFrame, by: Sequence[str]) -> str:
@@ -98,9 +101,10 @@ def pooled_in_words(rows: pd.DataFrame, by: Sequence[str]) -> str:
 
 
 def sharing_data(rows: pd.DataFrame, by: Sequence[str]) -> str:
-    """Return a warning if groups have several runs for each of several dataset seeds.
+    """Return a warning if runs that share a dataset seed are pooled with others.
 
-    The warning is empty if there is no such group.
+    The runs are pooled if a group has several dataset seeds. The warning is empty if
+    there is no such group.
 
     Parameters
     ----------
@@ -150,7 +154,7 @@ MODELS = {
     "constant": "constant model (not private)",
     "optimum": "optimum (not private)",
 }
-"""The models in `references` that are shown next to lines, with the names shown."""
+"""Reference models in `references` that are shown next to lines, with their names."""
 
 BASELINES = (ZERO, *MODELS.values())
 FEWEST = 6
@@ -162,7 +166,7 @@ between runs has level 95 %.
 """
 ALONE = f"fewer than {FEWEST} runs have no 95 % interval: none wins"
 AT_ZERO = {"balanced_accuracy": 0.5, "auc": 0.5}
-"""Values of measures for w = 0, which gives all records the same score."""
+"""Values that measures have at w = 0, where all records have the same score."""
 
 COMPARED = (
     *("relative_error", "objective", "excess_risk", "population_risk"),
@@ -188,15 +192,15 @@ class Standing(NamedTuple):
         `tie` if it contains the error or there is no interval; empty if the error of
         w = 0 is unknown.
     beats_constant : str
-        The same for the constant model, with the comparison of `Beyond`.
+        The same for the constant model, compared as in `Beyond`.
     unbeaten : str
         The baseline that may be as good: `w = 0`, or else the name of the constant
-        model. Empty if every baseline with an error is beaten. Without an intercept the
-        constant model is not a point of the problem, and counts only if it is better.
+        model. Empty if every baseline with an error is beaten. Without an intercept no
+        w gives the constant model, which then counts only if it is better.
     place : str
-        Among lines with an interval that beat all baselines: `wins` for the smallest
-        median, and `ties` for lines that cannot be distinguished from the winner (the
-        95 % interval of the difference does not lie above 0). Otherwise empty.
+        Only lines with an interval that beat all baselines have a place. It is `wins`
+        for the smallest median. It is `ties` for lines that a test at 95 % cannot
+        distinguish from the winner. Otherwise it is empty.
     """
 
     median: float
@@ -219,7 +223,7 @@ class Beyond(NamedTuple):
         is the mean loss on held-out records, or on the training part if there are no
         held-out records.
     intercept : bool
-        Whether the constant model is a point of the problem.
+        Whether the problem has an intercept, so that some w gives the constant model.
     constant : str
         Name of the constant model in a verdict, with the quantity that is compared if
         it is not the objective. Empty if there is no constant model.
@@ -236,7 +240,7 @@ OBJECTIVE, RISKS = "objective", ("test_risk", "train_risk")
 
 
 def with_beyond(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of the results table with the columns `BEYOND` for `loss_beyond`."""
+    """Return rows of the results table with the columns that `loss_beyond` needs."""
     texts = rows["references"]
     known = {text: _constant_in(models_of(text)) for text in texts.dropna().unique()}
     by, level, constant = (
@@ -250,7 +254,7 @@ def with_beyond(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _constant_in(models: Mapping[str, Mapping[str, Any]]) -> tuple[str, float, str]:
-    """Return the quantity that compares the constant model, its value, and its name."""
+    """Return how the constant model is compared: its quantity, value and name."""
     for title, name in CONSTANTS.items():
         own = models.get(title, {})
         if "train_risk" in own:
@@ -270,7 +274,7 @@ def loss_beyond(rows: pd.DataFrame) -> Beyond:
 
 
 def beyond_of_lines(rows: pd.DataFrame, lines: Iterable[Any]) -> list[Beyond]:
-    """Return `loss_beyond` of several lines, each given by its positions in `rows`."""
+    """Return `loss_beyond` for several lines, each given by row positions."""
     needed = (*BEYOND, "dataset_seed")
     excess, intercept, constant, seeds = (rows[name].to_numpy() for name in needed)
     return [
@@ -290,7 +294,8 @@ def by_split(values: npt.ArrayLike, seeds: npt.ArrayLike) -> Array:
     ----------
     values, seeds : array of shape (runs,)
         The value of each run and its `dataset_seed`. If there are several seeds with
-        several runs, the runs of a seed share records and are replaced by their median.
+        several runs each, the runs of a seed are replaced by their median, because they
+        share records.
 
     Returns
     -------
@@ -312,16 +317,17 @@ def by_split(values: npt.ArrayLike, seeds: npt.ArrayLike) -> Array:
 
 
 def lack_interval(runs: pd.DataFrame, by: Sequence[str]) -> pd.Series[bool]:
-    """Return whether each group has too few runs for an interval, see `by_split`."""
+    """Return whether each group has too few runs (or splits) for an interval."""
     groups = runs.groupby([*by], sort=False)["dataset_seed"]
     size, seeds = groups.size(), groups.nunique(dropna=False)
     return size.lt(FEWEST) & ~(size.gt(seeds) & seeds.gt(1))
 
 
 def centre_of(values: Array, sample: int = 0) -> tuple[float, float, float]:
-    """Return the centre of a line's runs and its 95 % interval.
+    """Return the centre of a line's values, with its 95 % interval.
 
-    ``values`` come from `by_split`; ``sample`` selects independent random draws.
+    The centre is the median, or the mean of several splits. ``values`` come from
+    `by_split`. Different ``sample`` numbers give independent random draws.
     """
     centre, drawn = _centre_with_draws(values, sample)
     return centre, *_ends_of_draws(drawn)
@@ -332,7 +338,7 @@ def places_of_lines(
     zero: float,
     others: Mapping[Key, Beyond] | None = None,
 ) -> dict[Key, Standing]:
-    """Return the standing of each line of one problem: which line wins, and which tie.
+    """Return for each line of a problem whether it beats the baselines, wins or ties.
 
     All figures, tables and leaderboards use this definition.
 
@@ -341,7 +347,7 @@ def places_of_lines(
     errors : mapping of line to array
         The error of each run; smaller is better, infinite for a lost run. None for a
         line that did not run. An array of shape (splits, 1) contains the medians of
-        several splits; lines are then judged by the mean, with Student's law.
+        several splits; lines are then compared by the mean, with Student's law.
     zero : float
         The error of w = 0; nan if unknown.
     others : mapping of line to Beyond, optional
@@ -381,8 +387,8 @@ def places_of_lines(
 def _lines_told_worse(draws: Mapping[Key, Array], best: Key) -> set[Key]:
     """Return the lines that are worse than the best line, by a test at 95 %.
 
-    The p-value of a line is twice the share of pairs of draws, one from the line and
-    one from the best line, in which the line is not worse. Holm's correction makes the
+    Draws of the line are paired with draws of the best line. The p-value of a line is
+    twice the share of pairs in which the line is not worse. Holm's correction makes the
     level hold for all lines together.
 
     References
@@ -405,10 +411,10 @@ def _lines_told_worse(draws: Mapping[Key, Array], best: Key) -> set[Key]:
 
 
 def _centre_with_draws(values: Array, sample: int = 0) -> tuple[float, Array | None]:
-    """Return the centre of runs, and draws of the centre of their distribution.
+    """Return the centre of a line's values, and random draws of the true centre.
 
-    The centre is the median. For values of shape (splits, 1) it is their mean. The
-    draws are None if there are too few runs.
+    The centre is the median. For values of shape (splits, 1) it is the mean. The draws
+    are None if there are too few runs.
     """
     if values.ndim > 1:
         return float(values.mean()), likely_mean(values[:, 0], sample)
@@ -509,13 +515,14 @@ def relative_change(measure: str, a: Array, b: Array) -> Array:
 
 
 class Estimate(NamedTuple):
-    """A number with its 95 % interval; both ends are equal if nothing is random.
+    """A number with its 95 % confidence interval.
 
     Attributes
     ----------
     point, low, high : float
-        The number and the ends of the interval. The ends are infinite if the runs do
-        not determine them: a run was lost, or there is only one.
+        The number and the ends of the interval, which are equal if nothing is random.
+        The ends are infinite if the runs do not determine them: a run was lost, or
+        there is only one.
     """
 
     point: float
@@ -548,7 +555,7 @@ def unknown_estimate(value: float) -> Estimate:
 
 
 FEW = 8
-"""Smallest number of units of a part for the bootstrap.
+"""Smallest number of units in a sample for the bootstrap.
 
 The most frequent value counts once. With fewer units, resamples of equal units are not
 rare. Their standard error is 0, so Student's law is used instead.
@@ -558,7 +565,7 @@ ROUNDING = 1e-13
 """Standard errors below this, relative to the number, are rounding errors."""
 
 ALIKE = 12
-"""Number of decimals, relative to the largest value, to which equal units agree."""
+"""Number of decimals, relative to the largest value, to which values are compared."""
 
 Part = tuple[Array, Array]
 
@@ -568,10 +575,10 @@ def estimate_sum(
 ) -> Estimate:
     """Return a weighted sum of logarithms of means, or of means, with its interval.
 
-    The interval is a bootstrap-t interval. It resamples the distance of the sum from
-    its value, divided by the standard error of the resample; for logarithms this error
-    comes from the delta method. The interval is not symmetric. It keeps its level for
-    few and skewed runs, unlike percentiles of resampled means.
+    The interval is a bootstrap-t interval. In each resample, the difference of the sum
+    from its value is divided by the resample's standard error. For logarithms, this
+    error comes from the delta method. The interval is not symmetric. It keeps its level
+    for few and skewed runs, unlike percentiles of resampled means.
 
     Parameters
     ----------
@@ -615,9 +622,9 @@ def estimate_sum(
 
 
 def _count_telling_units(values: Array) -> float:
-    """Return the number of units, where the most frequent unit counts once.
+    """Return the number of values, where the most frequent one counts once.
 
-    The number is infinite if all units are equal, since they have no error.
+    The number is infinite if all values are equal, since they have no error.
     """
     largest = np.abs(values).max(axis=0)
     rounded = np.round(values / np.where(largest > 0.0, largest, 1.0), ALIKE)
@@ -628,7 +635,7 @@ def _count_telling_units(values: Array) -> float:
 def _sum_with_influences(
     parts: Sequence[Part], logs: bool
 ) -> tuple[float, list[Array]]:
-    """Return the sum over parts, and the influence of each unit of each part on it."""
+    """Return the sum over all samples, and the influence of each unit on it."""
     point = 0.0
     influences: list[Array] = []
     for values, weights in parts:
@@ -641,7 +648,7 @@ def _sum_with_influences(
 def _studentised_ends(
     parts: Sequence[Part], logs: bool, point: float, tail: float
 ) -> tuple[float, float]:
-    """Return the tail quantiles of (resampled sum - sum) / standard error."""
+    """Return two quantiles of (resampled sum - sum) / standard error, one per tail."""
     moved, spread = np.full(RESAMPLES, -point), np.zeros(RESAMPLES)
     for sample, (values, weights) in enumerate(parts):
         rng, n = np.random.default_rng(sample), len(values)
@@ -708,7 +715,7 @@ def estimate_of_quantiles(
 
 
 def _likely_means(values: Array, rng: np.random.Generator) -> Array:
-    """Return draws of the logarithm of a mean, with percentiles as in bootstrap-t."""
+    """Return random draws of the log of a true mean, as in the bootstrap-t."""
     n, mean = len(values), values.mean()
     if _count_telling_units(values[:, None]) < FEW:
         t = rng.standard_t(n - 1, size=RESAMPLES) / math.sqrt(n - 1)
@@ -722,10 +729,10 @@ def _likely_means(values: Array, rng: np.random.Generator) -> Array:
 
 
 def _likely_quantiles(ordered: Array, q: float, rng: np.random.Generator) -> Array:
-    """Return draws of a quantile's location, within the range of the sorted values.
+    """Return random draws of a true quantile, within the range of the sorted values.
 
-    The draws are stratified: one from each of equal parts of the location's
-    distribution, in random order.
+    The draws are stratified: there is one from each of equal parts of the distribution,
+    in random order.
     """
     from scipy.special import bdtr
 
@@ -754,8 +761,8 @@ def estimate_log_ratio(
     ----------
     errors, others : mapping of seed to float
         The error of each run; infinite for a lost run. Values below `FLOOR` count as
-        `FLOOR`. Runs with a common seed are pairs; without common seeds, the samples
-        are independent. For fewer pairs than `FEWEST` the interval is unknown.
+        `FLOOR`. Runs with a common seed are pairs. Without common seeds, the samples
+        are independent. With fewer pairs than `FEWEST` the interval is unknown.
     """
     own, their = (
         {seed: max(error, FLOOR) for seed, error in one.items()}
@@ -775,7 +782,7 @@ def estimate_log_ratio(
 def estimate_of_largest(make: Callable[[float], Sequence[Estimate]]) -> Estimate:
     """Return the largest of some numbers, with its interval.
 
-    The upper end is the highest of all upper ends, and thus at least the upper end of
+    The upper end is the highest of all upper ends. It is thus at least the upper end of
     the truly largest number. The lower end of any number is also a lower end for the
     largest number. The highest of these lower ends is taken, from intervals at a level
     with Bonferroni's correction.
@@ -807,7 +814,7 @@ def central_interval(draws: Array, share: float) -> tuple[float, float]:
 
 
 def likely_medians(values: Array, sample: int = 0) -> Array:
-    """Return draws of the location of the median of the distribution of runs.
+    """Return random draws of the true median of the distribution of runs.
 
     The same input gives the same draws. The number of runs below the median is
     binomial, so the percentiles of the draws are interpolated order statistics. The
@@ -832,7 +839,7 @@ def likely_medians(values: Array, sample: int = 0) -> Array:
 
 
 def likely_mean(values: Array, sample: int = 0) -> Array:
-    """Return draws of the mean of the distribution of two or more values.
+    """Return random draws of the true mean of the distribution of two or more values.
 
     The draws follow Student's law. All of them are infinite if a value is infinite.
     """

@@ -1,11 +1,11 @@
 """The store of a results folder: the records, the plan, and the points of searches.
 
-**records.jsonl** has the lines that all processes of all runs append, each under the
-file's lock. ``{"begin":[keys],"batch":...,"run":...,"time":...}`` marks the start of a
-batch. It shows which trials a process was running when it died, and which trials ran
-together. A record starts with ``key`` and ``status``, so that records are found by key
-without parsing them. Its ``batch`` is the batch of the mark, a digest of the keys; its
-``run`` is the run that computed it.
+**records.jsonl** contains the records. All processes of all runs append lines to it,
+under the file's lock. ``{"begin":[keys],"batch":...,"run":...,"time":...}`` marks the
+start of a batch. It shows which trials a process was running when it died, and which
+trials ran together. A record starts with ``key`` and ``status``, so that records are
+found by key without parsing them. Its ``batch`` is that of the mark, a digest of the
+keys. Its ``run`` is the run that computed it.
 
 **plan.jsonl** assigns each trial to a line of a panel. Several runs may use one folder
 at once. Each keeps its lines in a temporary file without a name, which vanishes with
@@ -53,7 +53,7 @@ KEY = slice(len(files.START), len(files.START) + 64)
 STATUS = slice(KEY.stop, KEY.stop + len(MIDDLE))
 CODES = {status.encode(): code for code, status in enumerate(STATUSES)}
 BITS = 3
-"""Number of bits of an index entry for the code of the status."""
+"""Number of bits that an index entry has for the code of the status."""
 
 LARGEST = 1 << 40
 """Largest size of a file of records, in bytes."""
@@ -140,7 +140,7 @@ def encode_record(record: Mapping[str, Any], cost: float = 0.0, run: str = "") -
 
 
 class Traces(NamedTuple):
-    """The trials that a process began, and the records that it wrote.
+    """The trials that a process began, and those that it recorded.
 
     Attributes
     ----------
@@ -196,7 +196,7 @@ def _lines_from(folder: Path, offset: int) -> Iterator[bytes]:
 
 
 def take_lines(folder: Path) -> bytes:
-    """Return the complete lines of a folder's records, and remove the file."""
+    """Return all complete lines of a folder's file of records, and remove the file."""
     lines = b"".join(_lines_from(folder, 0))
     (folder / RECORDS).unlink(missing_ok=True)
     return lines
@@ -341,7 +341,7 @@ class Store:
         return []
 
     def damage(self) -> str:
-        """Return a phrase on damaged lines, or on why the file cannot be read.
+        """Return a phrase on damaged lines, or the reason why the file cannot be read.
 
         The phrase is empty if the whole file can be read.
         """
@@ -437,7 +437,7 @@ class Plan:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Drop the run's own copy; ignore errors, such as a full disk."""
+        """Delete the run's copy of its lines; ignore errors, such as a full disk."""
         if self._own is not None:
             with contextlib.suppress(OSError):
                 self._own.close()
@@ -455,7 +455,7 @@ class Plan:
                 self.restore(new)
 
     def restore(self, new: bool = False) -> None:
-        """Publish the plan again if lines are new or another run has written since.
+        """Publish the plan again if lines are new, or if another run has written since.
 
         The caller must hold the lock of the folder.
         """
@@ -509,9 +509,9 @@ def _write_plan(path: Path, lines: Iterable[bytes]) -> None:
 def _merge_plan(path: Path, own: BinaryIO) -> None:
     """Add a run's lines to the plan.
 
-    A new line replaces an old line with the same labels and spec but another key, whose
-    code or data changed. It also replaces an old line with the same labels and key
-    whose spec is written differently. Damaged lines are removed.
+    A new line replaces an old one with the same labels and spec but another key,
+    because code or data have changed. It also replaces an old one with the same labels
+    and key whose spec is written differently. Damaged lines are removed.
     """
     new = {_digest_of_name(line): line[KEY] for line in own}
     own.seek(0)
@@ -580,14 +580,14 @@ class Asked:
                     self._keep_line(raw)
 
     def _keep_line(self, raw: bytes) -> None:
-        """Store the points of a complete line; other points are computed again."""
+        """Store the points of a complete line, and ignore other lines."""
         row = files.parse_object(raw) if files.is_sealed(raw) else None
         if row and all(isinstance(row.get(key), kind) for key, kind in KEYS.items()):
             points = [point for point in row["points"] if isinstance(point, dict)]
             self._known.setdefault((row["case"], row["round"]), points)
 
     def __call__(self, case: str, number: int, make: Callable[[], Points]) -> Points:
-        """Return the recorded points of a round, or else new points.
+        """Return the recorded points of a search's round, or else new points.
 
         Parameters
         ----------

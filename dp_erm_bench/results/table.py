@@ -64,10 +64,10 @@ MEASURED = (
     "gradient_norm",
     "dual_gap",
     "predicted_excess",
-    # On the zeros of w; missing unless the true weights or the norm determine them.
+    # About the zeros of w; missing unless true weights or a norm define them.
     *("support_f1", "active_groups", "change_points"),
 )
-"""Measures besides the objective; most exist for few problems or solvers only."""
+"""Measures besides the objective; most exist only for some problems or solvers."""
 
 COLUMNS = {
     name: column.dtype
@@ -84,11 +84,11 @@ FACTS = (
 SORTED = json.JSONEncoder(sort_keys=True).encode
 
 UNKNOWN = "unknown"
-"""Replaces the digest of sources that were not recorded, which passed no check."""
+"""Stands for the digest of sources that were not recorded and passed no check."""
 
 Row = dict[str, Any]
 Trial = tuple[Row, Row]
-"""A trial in the table: the line of the plan, and the record."""
+"""A line of the plan, and the record of its trial."""
 
 
 def schema_of(more: Sequence[str] = ()) -> Any:
@@ -136,9 +136,9 @@ def table_of(chunk: Sequence[Trial], schema: Any) -> Any:
 
 
 DOUBTED = ("solver", "calibration", "uncharged")
-"""The columns that determine the doubt about a row's solver."""
+"""Columns on which the doubt about a row's solver depends."""
 BY_DATA = frozenset(("", *Uncharged))
-"""Uses of the data that a solver does not declare itself; the empty text means none."""
+"""Uses of the data that no solver declares; the empty text means no use."""
 
 
 def doubt_of(solver: str, calibration: Any, uncharged: Any) -> str:
@@ -267,8 +267,8 @@ def load_results(
         The results folder. The tables of several folders are concatenated.
     expand : bool
         Whether each key of `params`, `dataset_options` and `objective_options` also
-        becomes a column. It is named by both, as in `"params.clip"`; the names of other
-        columns do not have a dot.
+        becomes a column. Its name consists of both, as in `"params.clip"`. The names of
+        other columns do not have a dot.
 
     Returns
     -------
@@ -345,7 +345,7 @@ def lacking_in_words(folder: Path) -> str:
 
 
 def _checked_columns(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table whose columns `doubt` and `checked` show the current state."""
+    """Return a table in which `doubt` and `checked` show the current state."""
     columns = (table[name].tolist() for name in DOUBTED)
     table["doubt"] = [*map(functools.cache(doubt_of), *columns)]
     table["checked"] = table["doubt"].eq("")
@@ -353,10 +353,11 @@ def _checked_columns(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _read_table(folder: Path) -> pd.DataFrame:
-    """Return the table of a folder as a DataFrame, ignoring the file's metadata.
+    """Read the table of a folder as a DataFrame, and check it.
 
-    The file is read without threads. A leftover thread could receive a Ctrl-C that the
-    main thread holds back, or still be running when the process ends.
+    The file's own metadata are ignored. The file is read without threads. A leftover
+    thread could receive a Ctrl-C that the main thread holds back, or still be running
+    when the process ends.
 
     Raises
     ------
@@ -402,7 +403,7 @@ def tell_gaps(folder: Path) -> None:
 
 
 def as_it_stands(folder: Path) -> pd.DataFrame:
-    """Return the existing table of a folder as `load_results` does, without rebuilding.
+    """Return the existing table of a folder like `load_results`, without rebuilding it.
 
     Nothing is printed about missing trials.
 
@@ -448,7 +449,7 @@ def is_stale(folder: Path) -> bool:
 
 
 def is_outdated(folder: Path) -> bool:
-    """Return whether a folder's table is stale or lacks planned trials."""
+    """Return whether a folder's table is missing, old, or lacks planned trials."""
     return is_stale(folder) or bool(_note_of_table(folder).get("missing"))
 
 

@@ -45,7 +45,7 @@ NEEDED = ("panel", "line", "epsilon", "chosen", "open")
 ERROR, OBJECTIVE = "relative_error", "objective"
 PROBLEM = ["panel", "epsilon"]
 BESIDE = ("test_risk", "train_risk", "auc", "test_accuracy", "r2", "rmse")
-"""Quantities shown for a choice, besides the quantity by which it was made."""
+"""Quantities that are shown for a choice, besides the quantity that decided it."""
 
 LABELS = ("panel", "dataset", "line", "algorithm", "open", "trial")
 SETTING = [
@@ -53,7 +53,7 @@ SETTING = [
     *("penalty", "strength", "constraint", "objective_options", "algorithm", "params"),
     *("epsilon", "delta", "adjacency", "calibration", "dataset_seed"),
 ]
-"""Columns that are equal in all runs of a choice on report seeds."""
+"""Columns with the same value in all report runs of a choice."""
 
 Row = Mapping[str, str]
 
@@ -287,7 +287,10 @@ def _choice_in_words(choice: Row) -> dict[str, Any]:
 
 
 def list_open_choices(rows: Sequence[Row] | None) -> list[str]:
-    """Return a text for each open choice, beyond which a better setting may lie."""
+    """Return a text for each open choice.
+
+    A choice is open if a better setting may lie beyond the settings that were tried.
+    """
     if rows is None:
         return [f"  unknown: there is no {CHOICES}"]
     lines = [

@@ -3,16 +3,16 @@
 The advice depends on public numbers alone.
 
 **Evidence** is results/published/untuned.csv. It contains the error at which each rule
-ended on the problems of the leaderboard (`python -m benchmarks.rules run`). Errors
-F(w) - min F are in units of the error of w = 0. For each algorithm and kind of problem,
-a curve is fitted to the logarithms of the errors. The curve is quadratic in log z and
+ended on the problems of the leaderboard (`python -m benchmarks.rules run`). Errors F(w)
+- min F are in units of the error of w = 0. For each algorithm and kind of problem, a
+curve is fitted to the logarithms of the errors. The curve is quadratic in log z and
 linear in log p, where z = N / sqrt(p) is the number of records per direction
 (`rules.public`). All families of data have the same weight. So n, epsilon, delta and
-the adjacency enter only through N. Class sizes, sparsity and tails of the data do not
-enter, because they are not public.
+the adjacency enter only through N. Class sizes, sparsity and tails of the data are not
+used, because they are not public.
 
-**Ranges** contain 80 % of the errors that curves made on a family when they were fitted
-to all other families.
+**Ranges** are from cross-validation over families. They contain 80 % of the errors that
+curves made on a family when they were fitted to all other families.
 """
 
 import csv
@@ -53,9 +53,11 @@ because they make uncharged uses of the data.
 """
 
 SPARSE = 10.0
-"""greedy_cd is chosen if the square of the declared number of nonzeros is at most p
-divided by this number. Its T selections then find the nonzeros, with noise that grows
-only with log p."""
+"""Smallest ratio of p to the squared number of nonzeros at which greedy_cd is chosen.
+
+The number of nonzeros is declared. The T selections of greedy_cd then find the
+nonzeros, with noise that grows only with log p.
+"""
 
 NEAR = 8
 """Number of cells that are shown with a forecast."""
@@ -63,8 +65,10 @@ NEAR = 8
 MOST_N, MOST_P = 10**15, 10**7
 
 SHRINK = 0.3
-"""Ridge on the coefficients of a curve, except the constant. It is needed because
-little is known far from the cells."""
+"""Ridge on the coefficients of a curve, except the constant.
+
+It is needed because little is known far from the cells.
+"""
 
 LOW, HIGH = 0.1, 0.9
 SILENT = 0.05
@@ -72,7 +76,7 @@ SILENT = 0.05
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Results of an algorithm's rule: arrays with one value per published cell.
+    """Published results of an algorithm's rule: arrays with one value per cell.
 
     A cell is a problem of the leaderboard at one epsilon.
 
@@ -89,8 +93,8 @@ class Cells:
         Logarithm of the error divided by the error of the best tuned algorithm of the
         leaderboard; nan if there is none.
     gained : array
-        Share of the optimum's gain in test accuracy (or R2) over the base rate that
-        the runs reached.
+        Gain of the runs over the base rate in test accuracy (or R2), divided by the
+        gain of the optimum.
     score, base, best : array
         Test accuracy or R2 of the runs, of the base rate, and of the optimum.
     """
@@ -112,7 +116,7 @@ class Cells:
         return np.asarray((self.panel == panel) & (self.epsilon == epsilon), bool)
 
     def without(self, families: Collection[str]) -> "Cells":
-        """Return the cells of all families but the given ones."""
+        """Return the cells of all families except the given ones."""
         kept = ~np.isin(self.family, list(families))
         return Cells(**{key: value[kept] for key, value in vars(self).items()})
 
@@ -130,7 +134,7 @@ def evidence() -> Mapping[tuple[str, str], Cells]:
 
 
 def share_gained(score: Any, base: Any, best: Any) -> Any:
-    """Return the share of the optimum's gain over the base rate that a score reaches.
+    """Return which share of the gain from the base rate to the optimum a score reaches.
 
     The share is at least -1 and at most 1. An optimum that gains less than 0.01 counts
     as if it gained 0.01.
@@ -177,7 +181,7 @@ class ForecastRange:
 
 
 def _design(records: Array, p: Array, within: Cells) -> Array:
-    """Return the terms of a curve at points clipped to the range of the cells."""
+    """Return the terms of a curve at points, which are clipped to the cells' range."""
     (z, q), (z0, q0) = _places(records, p), _places(within.records, within.p)
     z, q = np.clip(z, z0.min(), z0.max()), np.clip(q, q0.min(), q0.max())
     return np.stack([np.ones_like(z), z, q, z * z], axis=-1)
@@ -188,7 +192,7 @@ def _places(records: Array, p: Array) -> tuple[Array, Array]:
 
 
 def _predict(cells: Cells, values: Array, records: Array, p: Array) -> Array:
-    """Return the values of a curve at new points, fitted to the values of the cells.
+    """Fit a curve to the values of the cells, and return its values at new points.
 
     Beyond the vertex of the parabola the curve is flat, because more records are never
     worse.
@@ -209,7 +213,7 @@ def _predict(cells: Cells, values: Array, records: Array, p: Array) -> Array:
 
 
 def _left_out(cells: Cells, values: Array) -> Array:
-    """Return the value that the curve of all other families predicts for each cell."""
+    """Return a prediction for each cell, by the curve of all other families."""
     guessed = np.zeros_like(values)
     for family in {*cells.family}:
         own = cells.family == family
@@ -254,7 +258,8 @@ class Forecast:
     left : ForecastRange
         The error divided by the error of w = 0.
     gained : ForecastRange
-        The share of the optimum's gain in test accuracy (or R2) over the base rate.
+        The share of the gain from the base rate to the optimum, in test accuracy (or
+        R2).
     few : bool
         Whether N is smaller than in all cells, so that nothing is known.
     """
@@ -284,7 +289,7 @@ def forecast(
     key = public.kind, algorithm, frozenset(without)
     cells = evidence()[key[:2]].without(without)
     lost = dataclasses.astuple(_range_of(cells, cells.lost, public, (*key, "lost")))
-    # Negated, because the gain grows with the records while the loss falls.
+    # The gain is negated, because it grows with the records while the loss falls.
     missed = dataclasses.astuple(
         _range_of(cells, -cells.gained, public, (*key, "gained"))
     )
@@ -331,9 +336,9 @@ def rank_rules(
 def is_good(kind: str, algorithm: str) -> bool:
     """Return whether an algorithm's rule is reliable enough to be a default.
 
-    A rule is not reliable if it ended above the error of w = 0 in more than a share
-    `SILENT` of the cells, although the curve of other families predicted a smaller
-    error.
+    In some cells a rule ended above the error of w = 0, although the curve of other
+    families predicted a smaller error. The rule is reliable if the share of these cells
+    is at most `SILENT`.
     """
     cells = evidence().get((kind, algorithm))
     if cells is None:
@@ -343,7 +348,7 @@ def is_good(kind: str, algorithm: str) -> bool:
 
 
 def expects_nothing(public: PublicNumbers, best: Forecast) -> bool:
-    """Return whether a forecast is no better than w = 0; False without noise."""
+    """Return whether a forecast is no better than w = 0. It is False without noise."""
     hopeless = best.few or best.left.expected >= 1.0
     return math.isfinite(public.records()) and hopeless
 
@@ -389,8 +394,8 @@ class Advice:
     others : tuple of Forecast
         Forecasts of the other rules that can be defaults, the best first.
     hits : float or None
-        Share of the nearest cells in which the choice made without their family was
-        within 10 % of the best of all rules. None if the choice was made in another
+        Share of the nearest cells for which a choice without their family was good,
+        that is, within 10 % of the best rule. None if the choice was made in another
         way.
     tuning : float
         Geometric mean, over the nearest cells, of the error divided by the error of the
@@ -567,7 +572,7 @@ def _nearest(cells: Cells, public: PublicNumbers) -> NDArray[np.intp]:
 
 
 def _hits(public: PublicNumbers, cells: Cells, near: NDArray[np.intp]) -> float:
-    """Return the share of near cells whose choice without their family was good."""
+    """Return the share of near cells whose choice, without their family, was good."""
     rules = {
         name: one for (kind, name), one in evidence().items() if kind == public.kind
     }
@@ -630,7 +635,7 @@ def _row(cells: Cells, i: int) -> Mapping[str, Any]:
 
 
 def _beyond(cells: Cells, public: PublicNumbers) -> str:
-    """Return which public numbers are below or above those of all cells, in words."""
+    """Return in words the public numbers that are below or above those of all cells."""
     own = {
         "epsilon": (public.epsilon, cells.epsilon),
         "n epsilon": (public.records(), cells.records),

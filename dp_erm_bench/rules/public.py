@@ -22,11 +22,11 @@ is an eighth of F(0):
 
     nu^2 = F(0) / (4 H (1 + p l2 / beta)).
 
-Rules of methods that follow noisy gradients, or add a ridge, let noise reach a multiple
-of nu. nu is made smaller if less can be gained: a ridge limits F(0) - F* to
-norm2(gradient)^2 / (2 l2). This is about (G R / 2)^2 / (2 p l2) for gradients of half
-their bound in p directions. nu is also made smaller if N is small compared with
-sqrt(p), because noise then has the length of the signal. In the settings that searches
+Rules of methods that follow noisy gradients, or add a ridge, allow noise up to a
+multiple of nu. nu is smaller if less can be gained, because a ridge limits F(0) - F* to
+norm2(gradient)^2 / (2 l2). This limit is about (G R / 2)^2 / (2 p l2) for gradients of
+half their bound in p directions. nu is also smaller if N is small compared with
+sqrt(p), because the noise is then as long as the signal. In the settings that searches
 of the leaderboard chose for gd, random_cd and output_perturbation at epsilon .1 to 10,
 nu is between .16 and 2.2 on five data sets. On madelon, where l2 is 1 and p = 501, nu
 is correspondingly smaller.
@@ -63,8 +63,8 @@ class PublicNumbers:
     strength : float
         l2, the modulus of strong convexity of the penalty.
     lipschitz, curvature : float
-        G and H. For a loss without curvature, H is set to G, as if the kink were a
-        bend over a margin of 1.
+        G and H. For a loss without curvature, H is set to G, as if its kink were spread
+        over a margin of 1.
     at_zero : float
         F(0), the loss at margin 0 for a label at its bound, or for the label 1.
     norm : float

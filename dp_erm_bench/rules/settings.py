@@ -4,34 +4,34 @@ A rule computes parameters from public numbers: n, p, the budget, the declared b
 constants of the loss and the strength of the penalty. It never sees a record. The
 numbers are filled in before a trial gets its key, so the key depends on the numbers and
 not on the rule. If a user sets the same numbers, the trial is the same. For this reason
-rules are kept here and not in the classes of the solvers, whose source enters keys. If
-a rule computes other numbers, its version must change too.
+rules are kept here and not in the classes of the solvers, whose source is part of keys.
+If a rule computes other numbers, its version must change too.
 
 Units are those of `rules.public`.
 
-**Fitted numbers.** Three groups of numbers were fitted on the leaderboard's problems:
-the ``constants`` of each rule, by kind of problem; numbers in the rules of newton,
-feature_covariance and greedy_cd; and the 5 and the eighth in ``PublicNumbers.margin``.
-The guesses tried for gd and frank_wolfe are recorded (`python -m benchmarks.rules`,
-results/published/rules.csv). Guesses for other rules were tried by hand. In
-mirror_descent and frank_wolfe, ``growth``, ``rise`` and ``flow`` are powers and lengths
-with a meaning that their rules define. All other rules use them with z = N / sqrt(p),
-the number of records per direction.
+**Fitted numbers.** Three groups of numbers were fitted on the leaderboard's problems.
+The first are the ``constants`` of each rule, by kind of problem. The second are numbers
+in the rules of newton, feature_covariance and greedy_cd. The third are the 5 and the
+eighth in ``PublicNumbers.margin``. The guesses tried for gd and frank_wolfe are
+recorded (`python -m benchmarks.rules`, results/published/rules.csv). Guesses for other
+rules were tried by hand. In mirror_descent and frank_wolfe, ``growth``, ``rise`` and
+``flow`` are powers and lengths with a meaning that their rules define. All other rules
+use them with z = N / sqrt(p), the number of records per direction.
 
 share, growth, least, most
     A record's gradient is clipped to the share c = share (z / 30)^growth of its bound,
     but c is at least ``least`` and at most ``most``. A share below 1/4 is ruinous for
     gradient descent on the logistic loss if classes are unequal. Residuals of the
-    squared loss are far below the bound on labels, whereas the noise is proportional to
-    the threshold, whatever the residuals are.
+    squared loss are far below the bound on labels. The noise is proportional to the
+    threshold, whatever the residuals are.
 flow
     The longest flow that steps make. A longer flow gains little unless noise allows it
     for free.
 noise, rise
     The noise allowed on a margin is nu times noise (z / 30)^rise.
 bent
-    The share of the modulus required by the noise that is added as a ridge in
-    objective_perturbation. A share suffices because the data bend the objective too.
+    The share of the modulus required by the noise that objective_perturbation adds as a
+    ridge. A share suffices because the data add curvature, too.
 """
 
 import math
@@ -50,7 +50,7 @@ STEP = 1.9
 """Largest step in units of 1 / beta; a step of 2 or more may expand distances."""
 
 LONGEST, MOST_PASSES = 1_000, 300
-"""Largest number of steps on all records, and of passes of coordinate steps."""
+"""Largest number of full-batch steps, and of passes of coordinate steps."""
 
 MULTIPLIER = 2.0
 """Smallest noise multiplier z of a sampled step.
@@ -60,14 +60,16 @@ records. The factor is sqrt(z^2 (exp(1 / z^2) - 1)) (Dong, Roth, Su 2022).
 """
 
 RESIDUAL = 1 / 16
-"""Share of a gradient's bound at w = 0 to which algorithms without a rule clip, if the
-slope of the loss has no bound."""
+"""Default clipping threshold of algorithms without a rule, for unbounded slopes.
+
+It is in units of the bound on a gradient at w = 0.
+"""
 
 EACH = 30.0
-"""The value of z at which shares and noise equal their fitted constants."""
+"""The value of z at which the fitted shares and noise hold without a power of z."""
 
 OF_COORDINATES = ("greedy_cd", "random_cd")
-"""Algorithms whose clipping threshold bounds all coordinates, not the norm."""
+"""Algorithms whose clipping threshold applies to coordinates, not to the norm."""
 
 
 def default_clip(algorithm: str, problem: ERM) -> float | None:
@@ -104,7 +106,7 @@ def share_to_clip(
     least: float,
     most: float,
 ) -> float:
-    """Return the clipping threshold of a gradient as a share c of the bound on it.
+    """Return the share c of a gradient's bound at which the gradient is clipped.
 
     Parameters
     ----------
@@ -148,9 +150,10 @@ def clip_of(public: PublicNumbers, c: float, largest: float) -> float | None:
 def free_of(
     public: PublicNumbers, records: float, noise: float = 1.0, rise: float = 0.0
 ) -> float:
-    """Return the product c t at which noise on a margin is a given multiple of nu.
+    """Return the product c t at which the noise on a margin reaches a limit.
 
     c is the clipping threshold as a share of its bound, and t the length of the flow.
+    The limit is a given multiple of nu.
 
     Parameters
     ----------
@@ -182,7 +185,7 @@ def length_of(free: float, c: float, flow: float, forgotten: float) -> float:
     flow : float
         Longest flow with noise.
     forgotten : float
-        The curvature over l2; a flow longer than this has forgotten its start.
+        The curvature over l2. A longer flow no longer depends on its start.
     """
     return min(flow, free / c, forgotten) if math.isfinite(free) else math.inf
 
@@ -239,7 +242,7 @@ def step_of(t: float, count: float, most: float = STEP) -> float:
 
 
 def gd(public: PublicNumbers, given: Given, **fitted: float) -> Numbers:
-    """Return the number of steps T, the step size and the clipping threshold of gd.
+    """Return the number of steps T, the step size and the clipping threshold for gd.
 
     The noise of a flow of length t does not depend on T. So T is the smallest number of
     steps of size at most 1.9 / beta that make a flow of length t. Such steps are
@@ -259,9 +262,9 @@ def sgd(public: PublicNumbers, given: Given, **fitted: float) -> Numbers:
 
     At equal noise on the mean, a step over a sample has the multiplier q sqrt(T) / mu.
     The share q is chosen so that this multiplier is `MULTIPLIER`. With a smaller
-    multiplier, sampling would need more noise. The sampling error, a record's gradient
-    divided by sqrt(q n), is then at most 1 / (2 sqrt(p)) times the noise. If a loss has
-    a kink, steps are in units of 1 / clip.
+    multiplier, sampling would need more noise. The sampling error is a record's
+    gradient divided by sqrt(q n). It is then at most 1 / (2 sqrt(p)) times the noise.
+    If a loss has a kink, steps are in units of 1 / clip.
     """
     c, t = descent(public, given, **fitted)
     T = given.get("n_iter", steps_of(t, {} if not public.curved else given))
@@ -378,13 +381,13 @@ def random_cd(
 
 
 def output_perturbation(public: PublicNumbers, given: Given) -> Numbers:
-    """Return the ridge that limits noise on a margin, from the larger of two moduli.
+    """Return the ridge of output_perturbation, from the larger of two moduli.
 
-    For a modulus m the minimiser moves by a G R / (n m), so the noise on a margin is
-    G R^2 / (m N). The first modulus makes this noise nu. For a solution of length
-    nu sqrt(p) / R, a modulus costs m nu^2 p / (2 R^2). The second modulus minimises the
-    sum of this cost and H / 2 times the squared noise:
-    m^3 = 2 H G^2 R^6 / (p nu^2 N^2).
+    The ridge limits the noise on a margin. For a modulus m the minimiser changes by a G
+    R / (n m), so the noise on a margin is G R^2 / (m N). The first modulus makes this
+    noise nu. For a solution of length nu sqrt(p) / R, a modulus costs m nu^2 p / (2
+    R^2). The second modulus minimises the sum of this cost and H / 2 times the squared
+    noise: m^3 = 2 H G^2 R^6 / (p nu^2 N^2).
     """
     records = public.records(given.get("noise", "gaussian"))
     if not math.isfinite(records):
@@ -397,19 +400,18 @@ def output_perturbation(public: PublicNumbers, given: Given) -> Numbers:
 def objective_perturbation(
     public: PublicNumbers, given: Given, *, bent: float
 ) -> Numbers:
-    """Return a share of the ridge that alone would limit noise on a margin to nu.
+    """Return the ridge of objective_perturbation, a share of what limits noise to nu.
 
     The noise b in the objective's sum has standard deviation a G R / mu in each
-    coordinate. It moves a minimum of curvature m by b / (n m), and a margin by
-    G R^2 / (m N). The ridge of the papers' bound, norm(b) / (n norm(w)) for w of length
+    coordinate. It moves a minimum of curvature m by b / (n m), and a margin by G
+    R^2 / (m N). The ridge of the papers' bound, norm(b) / (n norm(w)) for w of length
     nu sqrt(p) / R, is the same. The data add a curvature h >= 0, about which nothing is
     public. No guess of h is subtracted. If h were smaller than the guess, as with rare
-    positives, no ridge would be left before noise is small, and a larger budget would
-    give worse results. With a fixed share ``bent`` of m, the noise on a margin is
+    positives, no ridge would be left while noise is still large. A larger budget would
+    then give worse results. With a fixed share ``bent`` of m, the noise on a margin is
     G R^2 / (N h + N bent m), and N m is constant if nu is constant. So neither this
-    noise nor the ridge grows with the budget, whatever h is. The part
-    log(1 + beta / (n m)) of epsilon, which no noise reduces, is at most half of
-    epsilon.
+    noise nor the ridge grows with the budget, whatever h is. The part log(1 + beta / (n
+    m)) of epsilon, which no noise reduces, is at most half of epsilon.
 
     Parameters
     ----------
@@ -429,7 +431,7 @@ def objective_perturbation(
 
 
 def ridge_of(public: PublicNumbers, modulus: float) -> float:
-    """Return the ridge that raises the penalty's modulus to ``modulus``, or 0.
+    """Return the ridge that increases the modulus of the penalty to ``modulus``.
 
     The ridge is 0 if the penalty suffices or no bounds are declared.
     """
@@ -445,7 +447,7 @@ def feature_covariance(
     share_of_mu: float,
     **clip: float,
 ) -> Numbers:
-    """Return fixed parameters of feature_covariance, and the clipping threshold.
+    """Return fixed parameters for feature_covariance, and its clipping threshold.
 
     The threshold is for gradients before they are scaled by the covariance. X'X is
     published with a small share of the budget. The noise on X'X is a floor under its
@@ -498,14 +500,14 @@ def newton(
 
 
 def ssp(public: PublicNumbers, given: Given, **fitted: float) -> Numbers:
-    """Return the fitted constants, because parameters of ssp are in units of noise."""
+    """Return the fitted constants for ssp, whose parameters are in units of noise."""
     return fitted
 
 
 def greedy_cd(
     public: PublicNumbers, given: Given, *, steps: float, **clip: float
 ) -> Numbers:
-    """Return a number of selections proportional to (N / ln 2p)^1/2, and long steps.
+    """Return a number of selections proportional to sqrt(N / ln 2p), and long steps.
 
     The noise of a selection falls with N and grows with the logarithm of p. With T
     selections the noise is sqrt(T) times as large.
@@ -536,7 +538,7 @@ def mirror_descent(
     climb: float,
     **clip: float,
 ) -> Numbers:
-    """Return the number and size of steps of a flow, and the clipping threshold.
+    """Return the number and size of steps for mirror_descent, and a clipping threshold.
 
     The flow grows with the size of the ball and with N / ln 2p.
 
@@ -574,7 +576,7 @@ def frank_wolfe(
     share: float,
     rise: float,
 ) -> Numbers:
-    """Return the number of steps T and the clipping threshold of gradient entries.
+    """Return the number of steps T and the clipping threshold for frank_wolfe.
 
     Both depend on q = N / (100 ln 2p), the number of records per selection. A step
     moves margins by at most rho X, the ball's radius times the largest entry of a
@@ -627,7 +629,7 @@ class Rule:
     constants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def gives(self, public: PublicNumbers) -> bool:
-        """Return whether the rule covers the kind of a problem."""
+        """Return whether the rule covers the kind of problem."""
         return not self.constants or public.kind in self.constants
 
     def settings(

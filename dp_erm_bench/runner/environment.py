@@ -53,7 +53,7 @@ NUMBAS = ".numba_config.yaml"  # in the working folder; it has such settings, to
 CPU, PACKAGE, STALE = "CPU", "dp_erm_bench", "stale"
 INSTALL = "install the same there and start it again"
 SHORT = 12
-"""Number of digits of a digest in a message."""
+"""Number of digits of a digest that a message shows."""
 
 
 def own_environment() -> dict[str, str]:
@@ -89,7 +89,7 @@ _seen = functools.cache(_environment_now)
 def first_difference(
     theirs: Mapping[str, str], ours: Mapping[str, str], mixed: bool = False
 ) -> str:
-    """Return how a worker differs first, with a remedy; empty if it does not differ.
+    """Return the first difference of a worker, with a remedy; empty if none.
 
     Parameters
     ----------
@@ -173,10 +173,10 @@ def _installed_versions() -> dict[str, str]:
 def pins_of(batches: Iterable[tuple[Trial, ...]]) -> dict[str, str]:
     """Return the identities that the problems and solvers of batches must have.
 
-    The identity of a problem is found by its spec as JSON. It includes the content of
-    the data, and the trials' keys were made with it. The digest of an algorithm of an
-    installed package is found by the algorithm's name. The digest of a user's file is
-    part of the spec.
+    They are called pins. The identity of a problem is found by its spec as JSON. It
+    includes the content of the data, and the trials' keys were made with it. The digest
+    of an algorithm of an installed package is found by the algorithm's name. The digest
+    of a user's file is part of the spec.
     """
     pins: dict[str, str] = {}
     for setting in {id(one[0].setting): one[0].setting for one in batches}.values():

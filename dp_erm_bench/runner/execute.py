@@ -1,4 +1,4 @@
-"""Execute one batch of trials in a worker, and make the records of its results."""
+"""Execute one batch of trials in a worker, and make records of its results."""
 
 import contextlib
 import dataclasses
@@ -170,7 +170,7 @@ def _records_of(trials: Sequence[Trial]) -> list[Record]:
 
 
 def reason_of_divergence(rows: Recorder, b: int) -> str:
-    """Return why a trial diverged, empty if it did not."""
+    """Return why a trial diverged; empty if it did not."""
     if not rows.finite[b]:
         return "an iterate is not finite"
     finite = math.isfinite(rows.objective[-1][b])

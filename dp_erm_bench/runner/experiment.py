@@ -105,13 +105,16 @@ OPEN = {
     "trials": "the search ran out of trials",
     "untried": "{} was left at {}",
 }
-"""Sentences for the words of `Choice.open`."""
+"""Sentences that explain why a choice is open, by the words of `Choice.open`.
+
+A choice is open if its grid may be too small.
+"""
 
 WORSE = "worse than epsilon="
-"""Beginning of a reason; the smaller epsilon at which a line did better follows."""
+"""Beginning of a reason; it is followed by the smaller epsilon with less error."""
 
 ELSEWHERE = ("config", "command", "files")
-"""Options that are left out of the manifest's section of options."""
+"""Options that the manifest stores elsewhere, not in its section of options."""
 
 SHOWN = 3
 """Largest number of open choices that the warning of a run names."""
@@ -313,10 +316,11 @@ def _row_of_choice(experiment: str, choice: Choice) -> list[Any]:
 
 
 def judge_choices(session: Session) -> list[Choice]:
-    """Return the choices and mark those as open that do worse with more budget.
+    """Mark choices as open if their errors are larger than with less budget.
 
-    A line does worse if the 95 % interval of log(error here) - log(error at the next
-    smaller epsilon) of its reports lies above 0. The setting chosen at the smaller
+    Return all choices. Let D be log(error here) - log(error at the next smaller
+    epsilon), from the reports of a line, which are runs of the chosen setting. A choice
+    is marked if the 95 % interval of D lies above 0. The setting chosen at the smaller
     epsilon would have been possible here, too.
     """
     session.store.refresh()
@@ -337,14 +341,14 @@ def judge_choices(session: Session) -> list[Choice]:
 
 
 def _errors_by_seed(session: Session, tuner: Tuner, quantity: str) -> dict[int, float]:
-    """Return the errors of the reports of a line, by seed."""
+    """Return the errors of a line's reports (runs of the chosen setting), by seed."""
     records = session.store.records(one.key for one in tuner.reports)
     pairs = zip(tuner.reports, records, strict=True)
     return {one.seed: error_of(record, quantity) for one, record in pairs}
 
 
 def doubts_of_choices(choices: Sequence[Choice], session: Session) -> Iterator[str]:
-    """Yield warnings about lines without a usable setting and about open choices."""
+    """Yield warnings about lines without a usable setting, and about open choices."""
     beyond = []
     for choice in choices:
         epsilon = choice.line.budget["epsilon"]
@@ -414,7 +418,7 @@ def run_experiment(blocks: Blocks, name: str, folder: Path, options: RunOptions)
 
 @contextlib.contextmanager
 def early_worker(folder: Path, options: RunOptions) -> Iterator[Worker | None]:
-    """Yield a worker that imports its modules early; None if it is hardly needed.
+    """Yield a worker that imports its modules early, or None if that is useless.
 
     Imports take as long as planning a small sweep, and can run on another core.
     No worker is started if the same command line has completed and retries nothing.
@@ -468,7 +472,7 @@ def _run_session(session: Session, early: Worker | None) -> int:
 
 
 def loose_deltas(lines: Iterable[Line]) -> str:
-    """Return a warning about budgets with a delta of at least 1/n; empty if none."""
+    """Return a warning about budgets whose delta is at least 1/n; empty if none."""
     fits = ((Budget(**o.budget), o.problem) for o in lines if isinstance(o, FitLine))
     found = dict.fromkeys(
         f"{problem.spec['dataset']['name']} (n={problem.n}, delta={budget.delta})"

@@ -42,19 +42,22 @@ PATIENCE = 1.0
 """Seconds after which a silent worker is checked."""
 
 MARK = "DP_ERM_BENCH_WORKER"
-"""Environment variable of a worker, inherited by all processes that it starts."""
+"""Environment variable that marks a worker and all processes that it starts."""
 
 GRACE = 1.0
 """Seconds beyond its time limit after which the parent ends a worker."""
 
 ROUNDS = 10
-"""Largest number of searches for a worker's processes; one may start another."""
+"""Largest number of searches for processes that a worker has started.
+
+Several searches are needed, because such a process may start another one.
+"""
 
 SOON = 0.02
 """Seconds after which a worker with a closed pipe is checked."""
 
 MOST = 1 << 24
-"""Largest number of bytes in a line from a worker; a report has fewer."""
+"""Largest number of bytes in a line from a worker; a report is shorter."""
 
 
 def start_process(

@@ -1,4 +1,4 @@
-"""The ledger of a run: waiting batches, answers of hosts, and the blame for losses."""
+"""The ledger of a run: waiting batches, answers of hosts, and causes of losses."""
 
 from __future__ import annotations
 

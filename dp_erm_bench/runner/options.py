@@ -20,7 +20,7 @@ MOST_JOBS = 1024
 LEAST = 1 << 20
 
 LEASTS = {"n_jobs": 1, "n_checkpoints": 2, "batch_trials": 1, "report_trials": 1}
-"""Least values of whole numbers."""
+"""Smallest allowed values of options that are whole numbers."""
 
 
 @dataclass

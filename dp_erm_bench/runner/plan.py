@@ -28,7 +28,7 @@ SAMPLE = 30
 
 
 class Tally(NamedTuple):
-    """The numbers of trials of a line (all, done, failed), and the trials to do.
+    """The numbers of trials of a line (all, done, failed), and those still to run.
 
     A line consists of the trials under one label. If a search has not proposed a trial
     yet, an example takes its place in `todo`, under a unique key.
@@ -104,7 +104,7 @@ def wall_time(costs: Collection[float], n_jobs: int) -> float:
 
 
 def count_lines(session: Session) -> tuple[dict[Label, Tally], list[Trial]]:
-    """Return the tally of each line of a plan, and all trials that are known by now.
+    """Return the trial counts of each line of a plan, and all trials known by now.
 
     Rounds of tuning are followed as far as their records exist.
     """

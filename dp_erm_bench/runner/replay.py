@@ -48,15 +48,21 @@ if TYPE_CHECKING:
 
 KEY = re.compile(r"[0-9a-f]{64}")
 FACTS = ("params", "epsilon_certified", "z", "batch_size", "optimum")
-"""Facts in a record that must be reproduced, in addition to the trajectory."""
+"""Facts of a record that must be equal when a trial is run again.
+
+The trajectory must be equal, too.
+"""
 DAMAGED = (KeyError, TypeError, AttributeError, ValueError)
 UNREADABLE = f"a line of its batch in {PLAN} is damaged"
 
 SAME, DIFFERS, NOT = "same", "differs", "not replayed"
 WITHIN = 1e-9
-"""Largest relative difference of numbers that count as the same on another machine."""
+"""Largest relative difference of numbers that count as equal on another machine."""
 FLOOR = 1e-6
-"""Differences are relative to at least this share of the largest number in a column."""
+"""Least denominator of relative differences.
+
+It is a share of the largest number in a column.
+"""
 
 Spec = Mapping[str, Any]
 
@@ -380,7 +386,7 @@ def replay_rows(
 
 
 def _trusted_file(folder: Path, spec: Spec, trust: bool) -> str | None:
-    """Return the path of the kept file of a trial's solver, None if it has none."""
+    """Return the path of the kept file of a trial's solver; None if it has none."""
     name = kept_file(spec["algorithm"])
     if not name:
         return None

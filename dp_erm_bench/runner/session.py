@@ -37,7 +37,7 @@ LEAST = 2
 """Least size of split batches, since kernels of smaller batches are slower."""
 
 GAIN = 3.0
-"""A batch is not split below this many times the work that its trials share."""
+"""Least work of a batch after a split, as a multiple of the work its trials share."""
 
 
 def batches_of(planned: Iterable[Trial], most: int, aim: float) -> list[Batch]:
@@ -145,7 +145,7 @@ OTHERS = ("skipped", "diverged")
 SHOWN = 8
 """Largest number of reasons that are listed for a status."""
 MOST = 1000
-"""Largest number of records of a status that are read for their reasons."""
+"""Largest number of records per status that are read to list reasons."""
 
 
 def list_reasons(status: str, total: int, messages: Iterable[str]) -> Iterator[str]:
@@ -311,7 +311,7 @@ class Progress(contextlib.ExitStack):
 
 
 Label = tuple[str, str]
-"""Panel and line."""
+"""The panel and the line of trials."""
 
 Stages = tuple[Iterator[list[Trial] | None], Iterable[Trial]]
 Blocks = Sequence[Mapping[str, Any]]
@@ -369,7 +369,7 @@ class Session:
         return expected
 
     def stages(self) -> Iterator[list[Trial]]:
-        """Yield the trials of each round, for all lines together.
+        """Yield the trials of each round of tuning, for all lines together.
 
         A tuner continues as soon as all trials of its last stage have a status. The
         caller must announce each round, and may run it, before taking the next round.

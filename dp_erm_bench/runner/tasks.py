@@ -1,4 +1,4 @@
-"""Studies as tasks: run the trials of a block that are not fits of a model."""
+"""Tasks: trials of a study that compute something other than a fit of a model."""
 
 import itertools
 import math
@@ -104,7 +104,7 @@ class AccountingTask(StudyTask):
         return {"rows": [{"study": "noise", **asdict(row)} for row in rows]}
 
     def work(self, spec: Mapping[str, Any]) -> float:
-        """Return the work of a few calls to the PLD accountant, or of a search."""
+        """Return the estimated work: that of a few PLD accountings, or of a search."""
         return 1.3e8 if self.violation else 1e7
 
 
@@ -159,7 +159,10 @@ class AuditTask(StudyTask):
         }
 
     def work(self, spec: Mapping[str, Any]) -> float:
-        """Return the work of the runs; a run made alone takes most of a millisecond."""
+        """Return the estimated work of the runs.
+
+        A run made alone takes most of a millisecond.
+        """
         name = spec.get("algorithm", {}).get("name", "")
         known = name in registry.names(registry.ALGORITHM)
         alone = known and not registry.target(registry.ALGORITHM, name).batchable

@@ -26,7 +26,10 @@ from dp_erm_bench.registry import locate
 from dp_erm_bench.results.store import RecordWriter, failed_record, finals_of
 
 PAUSE = 0.1
-"""Least number of seconds between beats; batches may follow each other much faster."""
+"""Least number of seconds between two signs of life of a worker.
+
+Batches may follow each other much faster.
+"""
 
 
 class Speaker:
@@ -42,7 +45,7 @@ class Speaker:
         self._last = -math.inf
 
     def beat(self) -> bool:
-        """Send a beat unless one was just sent; return whether the parent reads."""
+        """Send a sign of life unless one was just sent; return if the parent reads."""
         now = time.monotonic()
         if now - self._last < PAUSE:
             return True
@@ -199,7 +202,7 @@ def _die_with(parent: int) -> None:
 
 
 def beat_of_nobody() -> bool:
-    """Return True in place of a beat, for a worker that has no parent."""
+    """Return True, in place of a sign of life, for a worker without a parent."""
     return True
 
 

@@ -13,13 +13,13 @@ from dp_erm_bench.solvers.terms import ERM, Adjacency, Gaussian, Mechanisms, Ora
 class ApproximateMinimaPerturbation(PerturbedObjective):
     """Approximate minima perturbation (AMP), which needs no exact minimiser.
 
-    A point at which the gradient of the noisy objective has norm at most gamma is
-    within gamma / m of the exact minimiser, where m is the modulus of strong convexity.
-    The analysis treats the exact minimiser as published by objective perturbation.
-    Given this minimiser, the points computed on two neighbouring datasets differ by at
-    most 2 gamma / m, and Gaussian noise covers this difference. The proof in the paper
-    uses gamma / m instead. Its output noise is therefore too small by a factor of 2,
-    but its split of the budget compensates for this.
+    Let m be the modulus of strong convexity. If the gradient of the noisy objective has
+    norm at most gamma at a point, this point is within gamma / m of the exact
+    minimiser. The analysis treats the exact minimiser as published by objective
+    perturbation. Given this minimiser, the points computed on two neighbouring datasets
+    differ by at most 2 gamma / m, and Gaussian noise covers this difference. The proof
+    in the paper uses gamma / m instead. Its output noise is therefore too small by a
+    factor of 2, but its split of the budget compensates for this.
 
     References
     ----------

@@ -29,12 +29,12 @@ Releases = Iterator[Release]
 def shape(default: Any, *, help: str, **limits: Any) -> Any:
     """Return a dataclass field for a parameter that all trials of a batch share.
 
-    The ``limits`` are ``choices`` (allowed values), ``words`` (strings allowed besides
-    numbers), ``least`` and ``most`` (smallest and largest value), and ``above`` (an
-    exclusive lower bound). ``later=True`` marks a parameter that was added after
-    results had been published. Such a parameter enters the identity of a trial only if
-    it differs from its default. Its default must therefore give the same results as the
-    algorithm without the parameter.
+    The ``limits`` are ``choices`` (allowed values) and ``words`` (strings allowed
+    besides numbers). For numbers they are ``least`` and ``most`` (smallest and largest
+    value), and ``above`` (an exclusive lower bound). ``later=True`` marks a parameter
+    that was added after results had been published. It is part of the identity of a
+    trial only if it differs from its default. Its default must therefore give the same
+    results as the algorithm without the parameter.
     """
     metadata = {"kind": "shape", "help": help, **limits}
     return dataclasses.field(default=default, metadata=metadata)
@@ -89,8 +89,8 @@ class Limit:
         The largest allowed value of F(w) / min F - 1 at the end.
     slope : float or None
         The largest allowed slope of log(gap) against log(iterations) over the last
-        decades of the run. For example, it is -1 if the theory says 1 / t. None if no
-        slope is stated.
+        decades of the run. For example, it is -1 if the theory says 1 / t. It is None
+        if no slope is stated.
     trials : int
         The number of draws of the public randomness over which the gap is averaged.
     """
@@ -176,12 +176,15 @@ class Solver(ABC):
 
     @property
     def printed_constant(self) -> str | None:
-        """Return the name of the noise constant printed in the paper, or None."""
+        """Return the name of the paper's constant for the noise, or None."""
         return None
 
     @property
     def unbounded_reason(self) -> str:
-        """Return why a parameter makes a sensitivity infinite, empty if none does."""
+        """Return the reason why a sensitivity is infinite, or an empty text.
+
+        Only reasons that lie in the solver's parameters count.
+        """
         return ""
 
     @property
@@ -190,7 +193,7 @@ class Solver(ABC):
         return getattr(self, "clip", None) is not None
 
     def refusal(self, problem: Problem) -> str | None:
-        """Return why the solver cannot run on a problem, None if it can.
+        """Return the reason why the solver cannot run on a problem, or None if it can.
 
         A solver runs on problems of the class ``serves``, with losses that have kernels
         and with constraints that the solver supports. Classes are compared by their
@@ -208,7 +211,10 @@ class Solver(ABC):
         return reason or self.unsupported_reason(problem)
 
     def unsupported_reason(self, problem: Any) -> str | None:
-        """Return why a parameter or the penalty rules out a problem, or None."""
+        """Return the reason why a parameter or penalty rules out a problem, or None.
+
+        Subclasses override this method.
+        """
         return None
 
     def printed_form(self) -> "Solver":
@@ -217,7 +223,7 @@ class Solver(ABC):
 
     @classmethod
     def limits(cls, problem: Any, curvature: float) -> Iterator[Limit]:
-        """Yield the theoretical limits of runs without noise, which the tests verify.
+        """Yield bounds on the result of runs without noise, for the tests to verify.
 
         Parameters
         ----------
@@ -236,8 +242,8 @@ class Solver(ABC):
     def passes_at(self, problem: Any, iteration: int) -> float:
         """Return the work up to an iteration, in units of n record gradients.
 
-        The work is 0 at iteration 0. Work that is done once, before the first step,
-        counts from iteration 1 on.
+        The work is 0 at iteration 0. Work that is done once, before the first step, is
+        counted from iteration 1 on.
         """
 
     def step_work(self, problem: Any) -> StepWork:
@@ -245,7 +251,7 @@ class Solver(ABC):
         return usual_step(self, problem)
 
     def plan(self, problem: Any, identities: Sequence[str]) -> Any:
-        """Return the random part of the schedule, drawn without the data."""
+        """Return the schedule: all random choices that do not depend on the data."""
         return None
 
     @abstractmethod
@@ -282,7 +288,7 @@ class Solver(ABC):
 
 
 def objective_refusal(solver: Solver, problem: ERM) -> str | None:
-    """Return why a solver cannot run on an objective, None if it can."""
+    """Return the reason why a solver cannot run on an objective, or None if it can."""
     reason = next(_loss_refusals(solver, problem), None)
     if reason:
         return reason
@@ -319,7 +325,10 @@ def _loss_refusals(solver: Solver, problem: ERM) -> Iterator[str]:
 
 
 def _is_held(problem: ERM) -> bool:
-    """Return whether a ridge or a bounded domain gives a linear loss a minimum."""
+    """Return whether the problem has a minimum although its loss is linear.
+
+    A ridge or a bounded domain ensures this.
+    """
     box = problem.penalty.largest_margin(np.ones(problem.p), 1.0)
     ridge = problem.penalty.strong_convexity > 0.0
     return ridge or problem.constraint.bounded or bool(np.isfinite(box))

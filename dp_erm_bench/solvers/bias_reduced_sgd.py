@@ -29,11 +29,11 @@ from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 from dp_erm_bench.solvers.work import StepWork
 
 LEAST = 4
-"""Smallest number of records for which there are two levels."""
+"""Smallest number of records for which the estimator has two levels."""
 
 
 class Levels(NamedTuple):
-    """The schedules of B trials: levels N_t and coins for the output, both (B, T)."""
+    """Schedules of B trials: levels N_t, and coins that select the output, (B, T)."""
 
     levels: Indices
     coins: Array
@@ -50,13 +50,13 @@ class BiasReducedSGD(Prefixed):
 
         G = (g(B) - (g(O) + g(E)) / 2) / p_N + g(I),    x <- proj(x - step G).
 
-    The noise scale of a mean of k terms is S z / k, where S is the sensitivity of a sum
-    and the multiplier z is the same for all means and levels. So g(B) at one level has
+    The noise scale of a mean of k terms is S z / k, where S is the sensitivity of a
+    sum. The multiplier z is the same for all means and levels. So g(B) at one level has
     the same law as g(O) and g(E) at the next. The sum over the levels telescopes, and
     the expectation of G is that of g on the largest batch. With ``mean=projection``, g
-    is Algorithm 1. It projects the noisy mean on the l1 ball of radius sqrt(s) C, which
-    contains all means of gradients with s non-zero entries and norm at most C. Without
-    this projection, g is unbiased from the start.
+    is Algorithm 1. It projects the noisy mean on the l1 ball of radius sqrt(s) C. This
+    ball contains all means of gradients with s non-zero entries and norm at most C.
+    Without this projection, g is unbiased from the start.
 
     The levels are public, whereas B, O, E and I are secret samples of the mechanisms. A
     record of B is also in O or E, so the three sums together have sensitivity
@@ -94,28 +94,32 @@ class BiasReducedSGD(Prefixed):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """Yield the limit: a run without noise (SGD on records) nears the minimum."""
+        """Yield the bound on the gap without noise, for SGD on records."""
         yield Limit(cls(n_iter=400, step=0.1), gap=0.2)
 
     @property
     def printed_constant(self) -> str:
-        """Return the name of the paper's noise and stopping rule."""
+        """Return the name of the paper's rules for noise and stopping."""
         return "ghazi2024"
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Return why a problem is refused (few records, no projection), or None."""
+        """Return the reason why a problem is refused, or None.
+
+        It has too few records, or prox and projection cannot be combined.
+        """
         if problem.n < LEAST:
             return f"n={problem.n}: bias_reduced_sgd needs at least {LEAST} records"
         return projection_refusal(problem, "bias_reduced_sgd")
 
     def iterations(self, problem: ERM) -> int:
-        """Return the length of the schedule that is followed, or T if there is none."""
+        """Return the number of steps of the drawn schedule, or T before it is drawn."""
         return self.n_iter if self.drawn is None else self.drawn.levels.shape[1]
 
     def passes_at(self, problem: ERM, iteration: int) -> float:
-        """Return the number of passes; a step at level N reads 2^(N+1) + 1 records.
+        """Return the number of passes up to an iteration.
 
-        If no schedule is followed yet, the mean over N is used.
+        A step at level N reads 2^(N+1) + 1 records. Before a schedule is drawn, the
+        mean over N is used.
         """
         if self.drawn is None:
             return iteration * self.records(problem) / problem.n
@@ -128,7 +132,7 @@ class BiasReducedSGD(Prefixed):
         return float(p @ 2.0 ** np.arange(1, p.size + 1)) + 1
 
     def step_work(self, problem: ERM) -> StepWork:
-        """Return the work of sums over samples, four noise vectors and a prox."""
+        """Return the work of a step: sums over samples, four noise vectors, a prox."""
         work, p = sampled_step(problem, self.records(problem)), problem.p
         return work._replace(calls=1.0, draws=4 * p, features=12 * p)
 
@@ -143,11 +147,14 @@ class BiasReducedSGD(Prefixed):
         return Levels(np.searchsorted(np.cumsum(p)[:-1], drawn[0], "right"), drawn[1])
 
     def prefix(self, schedule: Levels, steps: int) -> Levels:
-        """Return the schedule of the first ``steps`` steps."""
+        """Return the part of a schedule for its first ``steps`` steps."""
         return Levels(schedule.levels[:, :steps], schedule.coins[:, :steps])
 
     def costs(self, problem: ERM, schedule: Levels) -> Array:
-        """Return the cost a_t = (3 2^(N_t + 1) + 1) / (16 n) of each step t, (T,)."""
+        """Return the privacy cost of each step t, which the paper calls a_t, (T,).
+
+        It is a_t = (3 2^(N_t + 1) + 1) / (16 n).
+        """
         return np.asarray(
             (3 * 2.0 ** (schedule.levels[0] + 1) + 1) / (16 * problem.n), np.float64
         )
@@ -155,7 +162,7 @@ class BiasReducedSGD(Prefixed):
     def releases(
         self, problem: ERM, adjacency: Adjacency, schedule: Levels
     ) -> Releases:
-        """Yield one release per level, for its sums, and one for all single records.
+        """Yield one release of sums for each level, and one release of single records.
 
         Parameters
         ----------
@@ -176,7 +183,7 @@ class BiasReducedSGD(Prefixed):
     def kinds(
         self, problem: ERM, adjacency: Adjacency
     ) -> tuple[tuple[FixedSizeGaussian, ...], ...]:
-        """Return the two releases of a step at each level: its sums and one term."""
+        """Return two releases for each level: of a step's sums and single record."""
         n, change = problem.n, adjacency.of_sum(norm_bound(problem, self.clip))
         root, zeroed = math.sqrt(2), adjacency is Adjacency.ZERO_OUT
         how: dict[str, Any] = {"weight": 1 / root, "halves": True, "zeroed": zeroed}

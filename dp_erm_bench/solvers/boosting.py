@@ -41,11 +41,11 @@ INNER: dict[str, type[Solver]] = {
 class Boosting(SingleAnswer):
     """The best of K runs of an algorithm, selected by their noisy training objectives.
 
-    K is geometric with mean 1/gamma, and at most 1000/gamma runs are made. The law is
-    that of `RepeatAndSelect`: neither K nor anything about a losing run is published.
-    Each run ends with a score. The score is the mean of the records' losses, each
-    clipped to [0, B], plus Laplace noise. One record changes this mean by at most B/n
-    under either adjacency. The penalty reads no data and is added afterwards. A run
+    K is geometric with mean 1/gamma, and at most 1000/gamma runs are made. Privacy
+    follows from `RepeatAndSelect`, as neither K nor anything about the other runs is
+    published. Each run ends with a score. The score is the mean of the records' losses,
+    each clipped to [0, B], plus Laplace noise. One record changes this mean by at most
+    B/n under either adjacency. The penalty reads no data and is added afterwards. A run
     that diverges scores B and loses to any run that does not. Divergence is not
     reported separately: the output of the best run is published in any case.
 
@@ -54,8 +54,8 @@ class Boosting(SingleAnswer):
     noise has the given ``multiplier``. It makes as many steps as its part of the budget
     pays for. `RenyiFilter` keeps each run under a fixed Renyi curve, that of one
     Gaussian mechanism with the common multiplier. Neither levels nor lengths are
-    published. Means are projected (``mean=projection``) if the number of non-zeros of
-    the records is declared.
+    published. Means are projected (``mean=projection``) if the records' number of
+    non-zeros is declared.
 
     The noise of the score has the common multiplier. So the score costs about as much
     as one step, or as a whole run of ``bias_reduced_sgd``. For any gamma, the charge is
@@ -63,10 +63,10 @@ class Boosting(SingleAnswer):
     through a logarithm. ``passes`` counts 1/gamma runs of ``n_iter`` steps, because the
     true number of runs is secret.
 
-    With ``calibration=paper``, a run receives the printed share
-    (eps/12, (delta / 4 K)^2) of the budget, here with K = ceil(log(4/delta) / gamma),
-    and its score has noise Lap(12 B / (n eps)). The results table shows the certified
-    epsilon of this noise. As in the paper, gamma is then at most 1/2.
+    With ``calibration=paper``, a run receives the printed share (eps/12, (delta / 4
+    K)^2) of the budget, here with K = ceil(log(4/delta) / gamma). Its score has noise
+    Lap(12 B / (n eps)). The results table shows the certified epsilon of this noise. As
+    in the paper, gamma is then at most 1/2.
 
     References
     ----------
@@ -124,12 +124,12 @@ class Boosting(SingleAnswer):
 
     @property
     def printed_constant(self) -> str:
-        """Return the name of the printed rule."""
+        """Return the name of the paper's rule for budget and noise."""
         return LIU_TALWAR
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """Yield the limit: without noise, the best run reaches the minimum."""
+        """Yield the bound on the best run without noise: it reaches the minimum."""
         length = 1_000 if problem.constraint.bounded else 300
         yield Limit(cls(n_iter=length), gap=1e-9)
 
@@ -138,7 +138,7 @@ class Boosting(SingleAnswer):
         return min(1, self.n_iter)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Return why the inner algorithm refuses a problem, or None."""
+        """Return the reason why the inner algorithm refuses a problem, or None."""
         algorithm: Any = self.algorithm
         reason: str | None = algorithm.refusal(problem)
         return reason

@@ -26,7 +26,7 @@ NO_BOUND = (
 )
 
 ZEROS = "a column of zeros makes X'X singular, which is refused where there is no noise"
-"""Why methods that solve linear systems are exempt from the check on zero columns."""
+"""Reason why solvers of linear systems are exempt from the check on zero columns."""
 
 
 def refuse_unbounded(solver: Solver, releases: Sequence[Release], problem: Any) -> None:
@@ -95,12 +95,12 @@ def norm_bound(problem: ERM, clip: Array | float | None) -> Array:
 
 
 def mean_radius(problem: ERM, clip: Array | float | None) -> Array:
-    """Return the radius of an l1 ball with all means of clipped gradients, (1 or B, 1).
+    """Return a radius such that the l1 ball contains all mean gradients, (1 or B, 1).
 
-    The radius is sqrt(s) C. A gradient is a multiple of its record. So it has at most s
-    non-zero entries and a norm of at most C (``norm_bound``), where s is the declared
-    number of non-zeros, or p if none is declared. The sum over a Poisson sample,
-    divided by the expected size, may lie outside the ball.
+    The radius is sqrt(s) C, where s is the declared number of non-zeros, or p if none
+    is declared. A gradient is a multiple of its record. So it has at most s non-zero
+    entries, and after clipping a norm of at most C (``norm_bound``). The sum over a
+    Poisson sample, divided by the expected size, may lie outside the ball.
     """
     bounds = problem.dataset.bounds
     entries = getattr(bounds, "nonzeros", None) or problem.p
@@ -111,8 +111,8 @@ def projected_means(noisy: Array, radius: Array | float) -> Array:
     """Return noisy means, (B, p), projected on l1 balls of given radii, (1 or B, 1).
 
     The balls are public, so the projection costs no privacy. If the ball contains the
-    exact mean, the projected mean is at least as close to it as the noisy mean is, but
-    the projection is biased towards 0. Infinite radii change nothing.
+    exact mean, the projected mean is at least as close to it as the noisy mean is.
+    However, the projection is biased towards 0. Infinite radii change nothing.
 
     References
     ----------
@@ -150,7 +150,7 @@ def column_bounds(problem: ERM) -> Array:
 def bounds_refusal(
     problem: ERM, solver: Solver, *, label: bool = False, weight: float = 1.0
 ) -> str | None:
-    """Return why a sum of outer products has no finite sensitivity, None if it has one.
+    """Return the reason why a sum of outer products has no finite sensitivity, or None.
 
     A clipping threshold on gradients does not bound such a sum.
 
@@ -292,7 +292,7 @@ def moments_change(problem: ERM, adjacency: Adjacency, a: float, b: float) -> fl
         square = 4.0 * b * b
     if problem.p == 1:
         square = min(square, a * a + 4.0 * b * b)
-    # Multiplied by sqrt(2), and marked as a bound on the change alone.
+    # `of_sum` multiplies by sqrt(2). The result bounds the change of the sum only.
     return adjacency.of_sum(math.sqrt(square / 2.0), positive=True)
 
 
@@ -313,16 +313,17 @@ def take_entries(values: Array, coordinates: Indices) -> Array:
 
 
 def inverse(M: Array) -> Array:
-    """Return 1 / M, or 0 where M is 0, as such a coordinate is never updated."""
+    """Return 1 / M, or 0 where M is 0, because such a coordinate is never updated."""
     return np.divide(1.0, M, out=np.zeros_like(M), where=M > 0.0)
 
 
 def step_unit(problem: ERM, bound: Array) -> Array:
-    """Return the unit of step sizes: 1 / beta, or 1 over a bound on a gradient's norm.
+    """Return the unit in which step sizes are given.
 
-    The second unit is for losses without curvature. If a gradient's norm has no bound
-    (only at epsilon = inf), the bound is replaced by the root mean square of the
-    gradients' norms at w = 0, which is computed from the data.
+    It is 1 / beta for a loss with curvature, and otherwise 1 over a bound on a
+    gradient's norm. If there is no such bound (only at epsilon = inf), the root mean
+    square of the gradients' norms at w = 0 replaces it. This number is computed from
+    the data.
     """
     if problem.loss.is_curved:
         return inverse(np.atleast_2d(problem.smoothness.norm))
@@ -331,7 +332,7 @@ def step_unit(problem: ERM, bound: Array) -> Array:
 
 
 def convexity_refusal(problem: ERM, solver: str) -> str | None:
-    """Return why a penalty that is not known to be convex is refused, or None."""
+    """Return the reason why a penalty that may not be convex is refused, or None."""
     if problem.penalty.convex:
         return None
     return (
@@ -344,7 +345,7 @@ def convexity_refusal(problem: ERM, solver: str) -> str | None:
 def projection_refusal(
     problem: ERM, solver: str, *, compiled: bool = False
 ) -> str | None:
-    """Return why prox and projection cannot form one step, None if they can.
+    """Return the reason why prox and projection cannot form one step, or None.
 
     For an l2 penalty, the prox followed by the projection is the prox of both. Over a
     convex set, norm2(u - v)^2 / 2 + step l2 norm2(u)^2 / 2 is, up to a constant, a
@@ -378,7 +379,7 @@ MUTABLE = (list, dict, set, bytearray, np.ndarray)
 
 
 def complaint_of_solver(solver: Any) -> str | None:
-    """Return the first requirement that a solver's class does not meet, or None."""
+    """Return the first error in the definition of a solver class, or None."""
     return next(_complaints_of(solver), None)
 
 
@@ -387,7 +388,7 @@ RENAMED = {
     "unbounded": "unbounded_reason",
     "printed": "printed_constant",
 }
-"""Present names of methods by their former names, which have no effect if defined."""
+"""Current names of methods, by old names that no longer have an effect."""
 
 
 def _complaints_of(solver: Any) -> Iterator[str]:

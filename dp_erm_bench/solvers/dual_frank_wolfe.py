@@ -22,9 +22,9 @@ from dp_erm_bench.solvers.terms import ERM, Adjacency, Gaussian, Mechanisms, Ora
 from dp_erm_bench.solvers.work import StepWork
 
 PARTS = {"2/(t+2)": (2.0, 2.0), "1/(t+2)": (1.0, 3.0)}
-"""Constants a, b of the step size a / (t + b), t = 0, 1, ..; the paper starts at 1."""
+"""Constants a, b of the step size a / (t + b), t = 0, 1, ... (from 1 in the paper)."""
 ENOUGH = 1e-6
-"""Width of the interval around the maximum at which a line search ends."""
+"""Width of the interval around the maximum at which a line search stops."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class DualFrankWolfe(one_solve.StronglyConvex):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """Yield the limit: the answer is the minimiser, or near it with a norm."""
+        """Yield the bound on the answer without noise: at the minimiser, or near it."""
         if problem.penalty.quadratic:
             yield Limit(cls(n_iter=1), gap=1e-9)
         else:
@@ -105,7 +105,7 @@ class DualFrankWolfe(one_solve.StronglyConvex):
 
     @property
     def unbounded_reason(self) -> str:
-        """Return why a finite epsilon is refused (line search), empty if it is not."""
+        """Return the reason to refuse a finite epsilon; empty without a line search."""
         if self.steps != "line_search":
             return ""
         return (
@@ -114,7 +114,10 @@ class DualFrankWolfe(one_solve.StronglyConvex):
         )
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Return why a problem is refused (not strongly convex, no norm), or None."""
+        """Return the reason why a problem is refused, or None.
+
+        It is not strongly convex, or its penalty is not supported.
+        """
         penalty = problem.penalty
         if norm_part(penalty) is not None:
             reason = super().unsupported_reason(problem)
@@ -141,7 +144,7 @@ class DualFrankWolfe(one_solve.StronglyConvex):
         return self.n_iter
 
     def passes_at(self, problem: ERM, iteration: int) -> float:
-        """Return the number of solved problems; each counts as one pass."""
+        """Return the number of minimisations so far; each counts as one pass."""
         return float(iteration)
 
     def step_work(self, problem: ERM) -> StepWork:
@@ -170,7 +173,7 @@ class DualFrankWolfe(one_solve.StronglyConvex):
             yield Gaussian("minimiser", moves, self.n_iter)
             return
         points = vertices_of(problem)
-        assert points is not None  # refused
+        assert points is not None  # checked before
         sizes = norm2(points, axis=-1)
         yield NoisyMax("vertex", sizes * moves, self.n_iter)
         once = min(self.n_iter, 1)
@@ -197,7 +200,7 @@ class DualFrankWolfe(one_solve.StronglyConvex):
         """
         problem, inner = oracle.problem, without_norm(oracle.problem)
         part = norm_part(problem.penalty)
-        assert part is not None  # refused
+        assert part is not None  # checked before
         norm, kappa = part
         points = vertices_of(problem) if self.release == "selection" else None
         s, theta, answer = np.zeros(problem.p), None, oracle.w.copy()
@@ -283,9 +286,12 @@ class DualFrankWolfe(one_solve.StronglyConvex):
 
 
 def vertices_of(problem: ERM) -> Array | None:
-    """Return the vertices of the dual set K, (m, p), None if unlisted or K = {0}."""
+    """Return the vertices of the dual set K, (m, p), or None.
+
+    None means that there is no list of vertices, or that K = {0}.
+    """
     part = norm_part(problem.penalty)
-    assert part is not None  # refused
+    assert part is not None  # checked before
     if part[1] == 0.0:
         return None
     points = _vertices_of(part[0], problem.p)

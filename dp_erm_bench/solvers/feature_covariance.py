@@ -38,8 +38,8 @@ class FeatureCovariance(FullGradient):
 
     A step is w - step Q Q' g, where Q Q' = (A H / n + l2 I)^-1. A is X'X plus noise of
     standard deviation s, with eigenvalues raised to at least ``floor`` s sqrt(p). H is
-    the smoothness constant of the loss. So Q Q' is no larger than the inverse of any
-    Hessian, apart from noise, and steps of length 1 without noise never raise the
+    the smoothness constant of the loss. So, apart from noise, Q Q' is no larger than
+    the inverse of any Hessian. Steps of length 1 without noise then never raise the
     objective. g is the noisy mean of clipped gradients plus the penalty's gradient.
 
     ``clip_in=euclidean`` (as in the paper) clips gradients to C in the Euclidean norm
@@ -78,26 +78,29 @@ class FeatureCovariance(FullGradient):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """Yield limits: linear convergence of the last iterate, in either geometry."""
+        """Yield bounds without noise: linear convergence for both ``clip_in``."""
         yield Limit(cls(n_iter=600), gap=1e-9)
         yield Limit(cls(n_iter=600, clip_in="covariance"), gap=1e-9)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Return why a problem is refused (penalty, bounds, large p), or None."""
+        """Return the reason why a problem is refused, or None.
+
+        Penalties, bounds and the number of features are checked.
+        """
         name = type(self).__name__
         if not problem.penalty.quadratic:
             return f"penalty={problem.penalty.name}: {name} serves none and l2 only"
         return bounds_refusal(problem, self) or matrix_refusal(problem)
 
     def step_work(self, problem: ERM) -> StepWork:
-        """Return the work of a full gradient plus a step's share of the covariance."""
+        """Return the work of a step: a full gradient and its part of the covariance."""
         p, gradient = problem.p, full_gradient(problem, True)
         step = gradient._replace(calls=1.5, draws=p, features=3 * p + p * p)
         once = matrix_work(problem).times(1.0 / max(self.n_iter, 1))
         return step.plus(once)
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield the covariance, and one gradient sum per step, in units of its bound.
+        """Yield the covariance, and one gradient sum per step, divided by its bound C.
 
         Parameters
         ----------
@@ -140,10 +143,10 @@ class FeatureCovariance(FullGradient):
     def geometry(
         self, oracle: Oracle, mechanisms: Mechanisms
     ) -> tuple[Array, Callable[[Array], Array], Array]:
-        """Publish the covariance, and return Q, a function of clipped sums, and C.
+        """Publish the covariance, and return Q, a function that sums gradients, and C.
 
-        Q has shape (B, p, p). Q is 0 if the records are declared to be 0, because they
-        then have no effect.
+        The function clips the gradients and sums them. Q has shape (B, p, p). Q is 0 if
+        the records are declared to be 0, because they then have no effect.
         """
         problem, n, p = oracle.problem, oracle.problem.n, oracle.problem.p
         covariance = mechanisms["covariance"]

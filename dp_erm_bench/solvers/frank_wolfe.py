@@ -20,13 +20,13 @@ SELECTORS = {"gumbel": NoisyMax, "laplace": LaplaceNoisyMax}
 class FrankWolfe(FullBatch):
     """Differentially private Frank-Wolfe (DP-FW).
 
-    Each step publishes only which vertex v of the constraint has the smallest
-    <v, gradient> after noise, and moves w a part of the way towards v. After T steps, w
-    is a mean of the start and of at most T vertices. For l1_ball and simplex, a vertex
-    has one non-zero entry. Let L_j bound entry j of a record's gradient. One record
-    changes <v, gradient> by at most sum_j |v_j| L_j / n (zero_out) or twice as much
-    (replace_one), in either direction. The gradient of an l2 penalty is added without
-    noise, because it needs no data.
+    Each step publishes only one vertex v of the constraint. It is the vertex with the
+    smallest <v, gradient> after noise. The step moves w a part of the way towards v.
+    After T steps, w is a mean of the start and of at most T vertices. For l1_ball and
+    simplex, a vertex has one non-zero entry. Let L_j bound entry j of a record's
+    gradient. One record changes <v, gradient> by at most sum_j |v_j| L_j / n (zero_out)
+    or twice as much (replace_one), in either direction. The gradient of an l2 penalty
+    is added without noise, because it needs no data.
 
     References
     ----------
@@ -61,13 +61,14 @@ class FrankWolfe(FullBatch):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """Yield the limit: a gap that falls like 1 / t, to 1e-5 after 3000 steps."""
+        """Yield the bound without noise: a gap of 1e-5 after 3000 steps, as 1 / t."""
         yield Limit(cls(n_iter=3_000), gap=1e-5, slope=-0.9)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Return why a problem is refused (no vertices, penalty not smooth), or None.
+        """Return the reason why a problem is refused (vertices or penalty), or None.
 
-        An l2 penalty is accepted, because it is smooth and its gradient needs no data.
+        The constraint needs vertices, and the penalty must be smooth. An l2 penalty is
+        accepted, because its gradient needs no data.
         """
         constraint, penalty = problem.constraint, problem.penalty
         if not constraint.vertex_count(problem.p):

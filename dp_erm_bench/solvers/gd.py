@@ -26,7 +26,8 @@ class GD(FullGradient):
     ``mean=projection``, a step first projects the noisy mean on the l1 ball of radius
     sqrt(s) C. This ball contains all means of gradients with s non-zero entries and
     norm at most C. The projection costs no privacy, because it reads only the published
-    mean. The run starts in the constraint, and each step ends with a projection on it.
+    mean. The run starts in the constraint set, and each step ends with a projection on
+    it.
 
     References
     ----------
@@ -44,12 +45,12 @@ class GD(FullGradient):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """Yield limits: linear convergence of the last iterate, 1 / t for the mean."""
+        """Yield bounds without noise: linear convergence, or 1 / t for the mean."""
         yield Limit(cls(n_iter=300), gap=1e-9)
         yield Limit(cls(n_iter=500, output="average"), gap=1e-2, slope=-0.9)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Return why penalty and constraint cannot be combined in a step, or None."""
+        """Return the reason why penalty and constraint cannot be combined, or None."""
         return projection_refusal(problem, "gd")
 
     def stepper(self, oracle: Oracle, mechanisms: Mechanisms) -> Step:

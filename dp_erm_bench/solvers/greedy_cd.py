@@ -166,12 +166,12 @@ class GreedyCD(FullBatch):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """Yield the limit of each greedy rule: it reaches the minimum."""
+        """Yield the bound of each greedy rule without noise: it reaches the minimum."""
         for rule in RULES:
             yield Limit(cls(rule=rule, n_iter=400), gap=1e-9)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Return why no privacy proof covers noise=poster on a problem, or None."""
+        """Return the reason why no proof covers noise=poster on a problem, or None."""
         if self.noise != "poster":
             return None
         if problem.smoothness.kind == "private":
@@ -194,7 +194,7 @@ class GreedyCD(FullBatch):
         return None
 
     def printed_form(self) -> Solver:
-        """Return the variant with Laplace noise, for which the constant is printed.
+        """Return the variant with Laplace noise, to which the printed constant applies.
 
         ``noise=auto`` becomes ``noise=poster``.
 
@@ -265,10 +265,9 @@ class GreedyCD(FullBatch):
 
 
 def _spread_of_scores(scores: Array) -> float:
-    """Return the ratio of the largest to the smallest positive score sensitivity.
+    """Return the largest sensitivity of a score divided by the smallest positive one.
 
-    The ratio is rounded upwards, so that thresholds with the same ratios get the same
-    noise.
+    The ratio is rounded upwards, so that rounding errors do not change the noise.
     """
     positive = np.where(scores > 0.0, scores, np.nan)
     if np.isnan(positive).all() or not np.isfinite(scores).all():

@@ -64,7 +64,7 @@ class MeanSketch(MeanSolver):
         return max(FEWEST, round(self.factor * problem.n * math.sqrt(sparsity)))
 
     def unsupported_reason(self, problem: MeanEstimation) -> str | None:
-        """Return why a sketch is too long for the vector, or None.
+        """Return the reason why a sketch is too long for the vector, or None.
 
         As in the paper, p >= m log(m)^2 is needed. If ``rows`` is given, p > m
         suffices.
@@ -81,7 +81,7 @@ class MeanSketch(MeanSolver):
         return None
 
     def step_work(self, problem: MeanEstimation) -> StepWork:
-        """Return the work of the draws and of a linear programme."""
+        """Return the work of drawing random numbers and solving a linear programme."""
         size = self.sketch_length(problem) * problem.p
         return StepWork(calls=1.0, draws=size, features=2000.0 * size)
 

@@ -20,10 +20,10 @@ class MirrorDescent(FullGradient):
     """Differentially private mirror descent.
 
     Each step publishes the sum of all records' clipped gradients with Gaussian noise
-    and moves in the dual space of a potential. The potential is the entropy on the
-    simplex, and the entropy of the 2 p weights of the vertices on the L1 ball (EG+-).
-    On the whole space it is norm_q(w)^2 / 2 with q = 1 + 1 / log p. The gradient of an
-    l2 penalty is added without noise, because it needs no data.
+    and moves in the dual space of a potential. On the simplex, the potential is the
+    entropy. On the L1 ball, it is the entropy of the weights of the 2 p vertices
+    (EG+-). On the whole space, it is norm_q(w)^2 / 2 with q = 1 + 1 / log p. The
+    gradient of an l2 penalty is added without noise, because it needs no data.
 
     References
     ----------
@@ -41,12 +41,12 @@ class MirrorDescent(FullGradient):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """Yield limits: 1 / t for the mean iterate, and no worse for the last one."""
+        """Yield bounds without noise, for the mean iterate and for the last one."""
         yield Limit(cls(n_iter=1_500, output="average"), gap=5e-2, slope=-0.9)
         yield Limit(cls(n_iter=1_500), gap=5e-3)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Return why a problem is refused (constraint or penalty), or None."""
+        """Return the reason why a constraint or a penalty is refused, or None."""
         if problem.constraint.name not in MAPS:
             return (
                 f"constraint={problem.constraint.name}: mirror_descent has a potential "
@@ -129,7 +129,7 @@ class Entropy(Mirror):
     """
 
     def pull_gradient(self, g: Array) -> Array:
-        """Return the gradient divided by the radius, a factor of the potential."""
+        """Return the gradient divided by the radius, which scales the potential."""
         return g / self.radius
 
     def primal(self, dual: Array) -> Array:

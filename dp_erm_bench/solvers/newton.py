@@ -33,7 +33,7 @@ from dp_erm_bench.solvers.terms import ERM, Adjacency, Gaussian, Mechanisms, Ora
 from dp_erm_bench.solvers.work import StepWork, full_gradient, matrix_work
 
 TRACE = 0.1
-"""The trace's share of the budget that noise=direction spends on curvature."""
+"""Part of the share for curvature that noise=direction spends on the trace."""
 
 LEAST = 1e-8
 """The smallest floor of noise=direction, in units of M. With this floor the exact
@@ -47,7 +47,7 @@ class Newton(FullBatch):
 
     H = (1/n) sum_i q_i x_i x_i', where q_i is the loss's second derivative. With
     ``curvature=bound``, q_i is the curvature of a parabola that lies above the loss.
-    Then steps of length 1 without noise never raise the objective. g is the noisy mean
+    Steps of length 1 without noise then never raise the objective. g is the noisy mean
     of clipped gradients plus the penalty's gradient. ``lift=add`` raises negative
     eigenvalues of H to 0 and then adds l0 to all eigenvalues. ``lift=clip`` raises
     eigenvalues below l0 to l0.
@@ -55,13 +55,13 @@ class Newton(FullBatch):
     ``noise=hessian`` also publishes H. Its floor l0 is in units of the noise on H:
     ``floor`` s sqrt(p) / n for noise of standard deviation s on n H.
     ``noise=direction`` does not publish H but only the direction (see
-    `direction_unit`). Its floor l0 is ``floor`` times the cube root of
-    tr(H) (c M / n)^2, if the noise scale is c times the direction's sensitivity. At
-    about this l0, two errors in the objective are equal. The noise adds
-    tr(H) (c M / (n l0^2))^2 |g|^2 / 2 to the objective, and the floor leaves
-    |g|^2 / (8 l0) along eigenvalues of the size of l0. tr(H) is published with noise.
-    Its terms q_i |x_i|^2 are in [0, M] with M = A R^2, where A is the smoothness
-    constant of the loss. H is exact here, so the floor is at least `LEAST` M.
+    `direction_unit`). Its floor l0 is ``floor`` times the cube root of tr(H) (c
+    M / n)^2, if the noise scale is c times the direction's sensitivity. This l0 roughly
+    balances two errors in the objective. The noise adds tr(H) (c M / (n l0^2))^2
+    |g|^2 / 2 to the objective, and the floor leaves |g|^2 / (8 l0) along eigenvalues of
+    the size of l0. tr(H) is published with noise. Its terms q_i |x_i|^2 are in [0, M]
+    with M = A R^2, where A is the smoothness constant of the loss. H is exact here, so
+    the floor is at least `LEAST` M.
 
     Without noise there is no floor, and a singular matrix is refused.
 
@@ -116,23 +116,26 @@ class Newton(FullBatch):
 
     @property
     def leaks_by(self) -> str:
-        """Return the change of a record that leaks most, "orthogonal" or "nothing".
+        """Return the change of a record that leaks most: "orthogonal" or "nothing".
 
-        The record is replaced by an orthogonal one, or removed. Traces reveal only that
-        a record is missing.
+        Either the record is replaced by an orthogonal one, or it is removed. Traces
+        reveal only a removal.
         """
         return "orthogonal" if self.noise == "hessian" else "nothing"
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """Yield limits: linear convergence with curvature=bound, else quadratic."""
+        """Yield bounds without noise: quadratic or linear convergence."""
         yield Limit(cls(n_iter=150, curvature="bound"), gap=1e-9)
         if problem.loss.name in ("squared", "logistic"):
             yield Limit(cls(n_iter=15), gap=1e-9)
             yield Limit(cls(n_iter=15, noise="direction"), gap=1e-9)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Return why a problem is refused (loss, penalty, bounds, large p), or None."""
+        """Return the reason why a problem is refused, or None.
+
+        Loss, penalty, bounds and the number of features are checked.
+        """
         name, loss = type(self).__name__, problem.loss
         if not loss.is_curved:
             return (
@@ -153,7 +156,10 @@ class Newton(FullBatch):
         return done._replace(calls=2.0)
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield Hessians and gradients, or gradients, traces and directions.
+        """Yield the releases of all steps.
+
+        With ``noise=hessian`` these are Hessians and gradients. With
+        ``noise=direction`` they are gradients, traces and directions.
 
         Parameters
         ----------
@@ -216,8 +222,8 @@ class Newton(FullBatch):
         g : array of shape (B, p)
             The noisy mean gradient.
         last : bool
-            Whether this is the last step, which also predicts the excess from
-            eigenvalues.
+            Whether this is the last step, which also predicts the excess of the
+            objective.
         """
         n, p, hessian = oracle.problem.n, oracle.problem.p, mechanisms["hessian"]
         noisy = hessian(outer_products(oracle, self.weights(oracle)))
@@ -235,14 +241,14 @@ class Newton(FullBatch):
         """Return the average increase of F due to the last gradient's noise, (B,).
 
         Let M be the matrix that a step inverts, H + l0 I + l2 I with ``lift=add``, and
-        let e ~ N(0, s^2 I) be the noise on the mean gradient. From a point w near the
-        minimiser w*, a step of length 1 along M^-1 (g + e) ends at w* - M^-1 e, apart
-        from the part of w - w* that remains due to the floor and the noise on H. To
-        second order, F at this point is F* + e' M^-1 (H + l2 I) M^-1 e / 2. On average
-        this is tr(M^-2 (H + l2 I)) s^2 / 2 above F*. The noisy H replaces the exact H.
-        Eigenvalues below l0, which the noise hides, count as l0. All inputs were
-        published or are public, so this is post-processing and costs nothing.
-        docs/table.md reports the error of this prediction.
+        let e ~ N(0, s^2 I) be the noise on the mean gradient. A step of length 1 along
+        M^-1 (g + e), from a point w near the minimiser w*, ends close to w* - M^-1 e. A
+        part of w - w* remains due to the floor and the noise on H. To second order, F
+        at this point is F* + e' M^-1 (H + l2 I) M^-1 e / 2. On average this is tr(M^-2
+        (H + l2 I)) s^2 / 2 above F*. The noisy H replaces the exact H. Eigenvalues
+        below l0, which the noise hides, count as l0. All inputs were published or are
+        public, so this is post-processing and costs nothing. docs/table.md reports the
+        error of this prediction.
 
         The result is nan in four cases, in which it would not be a prediction:
 
@@ -292,7 +298,7 @@ class Newton(FullBatch):
             The noisy mean gradient.
         """
         problem, n, p = oracle.problem, oracle.problem.n, oracle.problem.p
-        # If the records are declared to be 0 nothing is moved, so any unit will do.
+        # If the records are declared to be 0, nothing changes, so any unit is valid.
         M = problem.loss.smoothness * record_bound(problem) ** 2 or 1.0
         trace, direction = mechanisms["trace"], mechanisms["direction"]
         q = self.weights(oracle)
@@ -312,7 +318,7 @@ class Newton(FullBatch):
         return np.asarray(answer * unit * length * (record_bound(problem) > 0.0))
 
     def direction_unit(self, problem: ERM, floors: Array, M: float) -> Array:
-        """Return how far a record moves (H + l0 I + l2 I)^-1 u for a published unit u.
+        """Return how far a record changes (H + l0 I + l2 I)^-1 u, for a public unit u.
 
         Let l = l0 + l2 with l0 published, and A = n (H + l I) = B + s. B is the part of
         the other records, with B >= b I and b = n l. The part of the one record is

@@ -25,12 +25,13 @@ DEVIATIONS = 6.0
 
 @dataclass(frozen=True)
 class PerturbedObjective(one_solve.OneSolve):
-    """A method that publishes a point near the minimiser of F(w) + b.w / n, b secret.
+    """A method that publishes a point near the minimiser of F(w) + b.w / n.
 
-    The derivation is in ``releases.objective_gaussian``. It depends on the sensitivity
-    of the gradient of the sum, on log(1 + beta / ridge) for the curvature, and on the
-    noise that covers the distance to the minimiser. Here beta = H R_2^2, and the ridge
-    in this logarithm is that of the sum, n (l2 + ``ridge``).
+    The noise b is secret. The derivation is in ``releases.objective_gaussian``. The
+    privacy cost has three parts. They are for the sensitivity of the gradient of the
+    sum, for the curvature (log(1 + beta / ridge)), and for the distance to the
+    minimiser, which noise covers. Here beta = H R_2^2, and the ridge in this logarithm
+    is that of the sum, n (l2 + ``ridge``).
     """
 
     any_penalty: ClassVar[bool] = True
@@ -105,7 +106,7 @@ class ObjectivePerturbation(PerturbedObjective):
 
     @property
     def printed_constant(self) -> str:
-        """Return the name of the paper's constant."""
+        """Return the name of the paper's constant for the noise."""
         return "kifer2012" if self.noise == "gaussian" else "chaudhuri2011"
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:

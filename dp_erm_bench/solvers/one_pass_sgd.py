@@ -34,8 +34,8 @@ class OnePassSGD(Iterative):
     The output is the mean of the iterates before the m fresh steps. The fresh records
     are the first m of a uniform random order, which is secret. The number of noise
     steps between two fresh steps is geometric and does not depend on the records. So
-    these numbers are drawn as the public schedule. An iteration is a fresh step with
-    the noise steps before it.
+    these numbers are drawn in advance, as a public schedule. An iteration is a fresh
+    step together with the noise steps before it.
 
     Let subgradients have norm at most L, let s be the noise scale, R = ``radius``, and
     tau the number of steps. Then eta is ``step`` R / sqrt(m L^2 + E[tau] p s^2). At
@@ -93,7 +93,7 @@ class OnePassSGD(Iterative):
 
     @property
     def printed_constant(self) -> str:
-        """Return the name of the paper's constant."""
+        """Return the name of the paper's constant for the noise."""
         return "arora2020"
 
     def printed_form(self) -> "OnePassSGD":
@@ -101,7 +101,7 @@ class OnePassSGD(Iterative):
         return replace(self, noise_only="on", order="secret", mirror="euclidean")
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Return why the chosen mirror map does not apply to a problem, or None."""
+        """Return the reason why the mirror map does not suit a problem, or None."""
         if self.mirror == "euclidean":
             return projection_refusal(problem, "one_pass_sgd", compiled=True)
         if problem.constraint.bounded or not problem.penalty.quadratic:
@@ -109,7 +109,7 @@ class OnePassSGD(Iterative):
         return None
 
     def iterations(self, problem: ERM) -> int:
-        """Return m, the number of fresh steps: at most half of n, rounded up."""
+        """Return m, the number of fresh steps: at most n / 2, rounded up."""
         half = math.ceil(problem.n / 2)
         return half if self.n_iter is None else min(self.n_iter, half)
 
@@ -118,7 +118,7 @@ class OnePassSGD(Iterative):
         return iteration / problem.n
 
     def step_work(self, problem: ERM) -> StepWork:
-        """Return the work of a fresh step and its share of the noise steps."""
+        """Return the work of a fresh step and of its average number of noise steps."""
         steps = self.expected_steps(problem) / max(1, self.iterations(problem))
         calls = 0.0 if self.mirror == "euclidean" else 1.0
         noise = StepWork(calls=calls, draws=problem.p, features=problem.p)
@@ -141,7 +141,7 @@ class OnePassSGD(Iterative):
         return waits
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield one release: the noisy subgradients of one pass, and the noise steps.
+        """Yield one release: the noisy subgradients of a pass, with its noise steps.
 
         Parameters
         ----------
@@ -183,7 +183,7 @@ class OnePassSGD(Iterative):
             bound, noise = problem.gradient_rms, 0.0
         given = self.radius if self.radius is not None else problem.constraint.radius
         radius = float(np.ravel(given)[0]) if np.isfinite(given).all() else 1.0
-        with np.errstate(over="ignore"):  # then the step is 0
+        with np.errstate(over="ignore"):  # the step is 0 then
             square = self.iterations(problem) * np.square(bound)
             square += self.expected_steps(problem) * problem.p * np.square(noise)
         return float(np.ravel(self.step)[0] * radius * inverse(np.sqrt([square]))[0])
@@ -205,7 +205,7 @@ class OnePassState(State):
         self.done = 0
 
     def output(self) -> Array:
-        """Return the mean of the iterates before the fresh steps so far, (1, p)."""
+        """Return the mean of the iterates before the fresh steps made, (1, p)."""
         return self.total[None] / self.done if self.done else self.first
 
     def advance(self, k: int) -> None:
@@ -226,7 +226,7 @@ class OnePassState(State):
         self.done += k
 
     def make_step(self, fresh: bool) -> None:
-        """Make one fresh step or noise step, with the result of the compiled code."""
+        """Make one fresh step or one noise step, as the compiled code does."""
         oracle, problem = self.oracle, self.oracle.problem
         moved = oracle.w - self.size * self.noisy(fresh)
         prox = problem.penalty.prox
@@ -234,7 +234,7 @@ class OnePassState(State):
         oracle.move_to(problem.constraint.project(moved))
 
     def noisy(self, fresh: bool) -> Array:
-        """Publish the next record's subgradient, or zero, plus noise, (1, p)."""
+        """Publish the next record's subgradient (or 0) plus noise, shape (1, p)."""
         oracle, gradient = self.oracle, np.zeros(self.total.size)
         if fresh:
             self.total += oracle.w[0]
@@ -275,5 +275,5 @@ class Potential(PNorm):
     """Phi = norm_p(w)^2 / (2 (p - 1)), 1-strongly convex in norm_p for 1 < p <= 2."""
 
     def pull_gradient(self, g: Array) -> Array:
-        """Return the gradient times p - 1, as the link is for norm_p(w)^2 / 2."""
+        """Return the gradient times p - 1, as `primal` is for norm_p(w)^2 / 2."""
         return (self.q - 1.0) * g

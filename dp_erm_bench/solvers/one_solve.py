@@ -25,11 +25,14 @@ LAWS: dict[str, type[Gaussian] | type[NormLaplace]] = {
 
 
 NEWTON, PROXIMAL = 8, 400
-"""Measured numbers of Newton steps and of proximal steps for a typical problem."""
+"""Measured numbers of Newton and of proximal steps that a typical problem needs."""
 
 HESSIAN, CONJUGATE = 0.2, 8.0
-"""Numbers of products with the features: per column of a Hessian, and per linear
-system that is solved without a Hessian."""
+"""Numbers of products with the features.
+
+The first is per column of a Hessian. The second is per linear system that is solved
+without a Hessian.
+"""
 
 
 def noise_field() -> Any:
@@ -72,7 +75,7 @@ class SingleAnswer(Solver):
     uses_smoothness: ClassVar[bool] = False
 
     def iterations(self, problem: Any) -> int:
-        """Return 1: the only iteration computes the answer."""
+        """Return 1, because the only iteration computes the answer."""
         return 1
 
     def passes_at(self, problem: Any, iteration: int) -> float:
@@ -139,7 +142,7 @@ class StronglyConvex(Solver):
         return problem.penalty.strong_convexity + self.ridge
 
     def step_work(self, problem: ERM) -> StepWork:
-        """Return the work of Newton or proximal steps (see ``minimise_perturbed``)."""
+        """Return the work of one solution, by Newton or proximal steps."""
         n, p, entries = problem.n, problem.p, problem.entries
         if problem.constraint.bounded or not problem.penalty.quadratic:
             done = full_gradient(problem, True)._replace(calls=2.0, features=3 * p)
@@ -150,7 +153,10 @@ class StronglyConvex(Solver):
         return step.times(NEWTON)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Return why strong convexity or a usable projection is missing, or None."""
+        """Return the reason why a problem is refused, or None.
+
+        It is not strongly convex, or prox and projection cannot be combined.
+        """
         name, penalty = type(self).__name__, problem.penalty
         if self.modulus(problem) <= 0.0:
             own = ", a penalty.l2" if hasattr(penalty, "l2") else ""
@@ -211,19 +217,23 @@ class OneSolve(StronglyConvex, SingleAnswer):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """Yield the limit: the answer without noise is the minimiser."""
+        """Yield the bound without noise: the answer is the minimiser."""
         yield Limit(cls(), gap=1e-9)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Return why a problem is refused (base class, no known convexity), or None."""
+        """Return the reason why a problem is refused, or None.
+
+        The reasons are those of the base class, and a penalty that may not be convex.
+        """
         reason = super().unsupported_reason(problem)
         return reason or convexity_refusal(problem, type(self).__name__)
 
 
 def norm_prox(problem: ERM, w: Array) -> Array:
-    """Return argmin_u norm2(u - w)^2 / 2 + kappa Omega(u), Omega the penalty's norm.
+    """Return the prox of kappa Omega at a point w, where Omega is the penalty's norm.
 
-    If the penalty has no norm, the result is w.
+    The prox is argmin_u norm2(u - w)^2 / 2 + kappa Omega(u). If the penalty has no
+    norm, the result is w.
     """
     part = norm_part(problem.penalty)
     return w if part is None else part[0].prox(w, part[1])

@@ -34,14 +34,14 @@ class OutputPerturbation(one_solve.OneSolve):
     twice the tolerance.
 
     For the l1 norm (noise=l1_laplace), there is no constraint and the penalty has no l1
-    part. Then m (w - w') is the change of the other records' part of the mean gradient
-    from w to w', plus the change of the one record's part. Gradients are multiples of
-    records, so their norm1 is at most sqrt(s) times their norm2, where s is the
-    declared number of non-zeros. One record's gradient changes by at most H norm2(w -
-    w') in norm2, where H = phi'' norm2(x)^2. With d the bound on norm2(w - w') from
-    above, m norm1(w - w') is at most sqrt(s) ((n - 1) / n H d + m d), and also at most
-    sqrt(p) m d. A distance within the tolerance in norm2 is at most sqrt(p) times the
-    tolerance in norm1.
+    part. Then m (w - w') is the sum of two changes of the mean gradient from w to w'.
+    One is in the part of the other records, and one is in the part of the one record.
+    Gradients are multiples of records, so their norm1 is at most sqrt(s) times their
+    norm2, where s is the declared number of non-zeros. One record's gradient changes by
+    at most H norm2(w - w') in norm2, where H = phi'' norm2(x)^2. With d the bound on
+    norm2(w - w') from above, m norm1(w - w') is at most sqrt(s) ((n - 1) / n H d + m
+    d), and also at most sqrt(p) m d. A distance within the tolerance in norm2 is at
+    most sqrt(p) times the tolerance in norm1.
 
     The noisy point is moved to the nearest point in the constraint or in a penalty's
     box, which costs no privacy. Nearest means in norm2 or in the max norm. The max norm
@@ -84,7 +84,7 @@ class OutputPerturbation(one_solve.OneSolve):
     postprocess: str = one_solve.postprocess_field()
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Return why the problem, the noise or the projection is refused, or None."""
+        """Return the reason why a problem, noise or projection is refused, or None."""
         constraint, penalty = problem.constraint, problem.penalty
         if self.noise == "l1_laplace" and not (
             penalty.quadratic and not constraint.bounded

@@ -24,7 +24,7 @@ from dp_erm_bench.solvers.terms import ERM, Adjacency, Mechanisms, Oracle
 from dp_erm_bench.solvers.work import StepWork, full_gradient
 
 FARTHEST = 1e140
-"""Margins and labels up to this give finite gradients of records of norm <= 1e150."""
+"""Margins and labels up to this number give finite gradients for norms up to 1e150."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,12 @@ class PermutationSGD(one_solve.SingleAnswer):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """Yield the limit: gradient descent (full batches) reaches the minimum."""
+        """Yield the bound without noise: gradient descent reaches the minimum."""
         length = 3_000 if problem.constraint.bounded else 1_500
         yield Limit(cls(passes=length, batch_size="full", step=1.0), gap=1e-8)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Return why the proof does not cover a problem, or None if it does.
+        """Return the reason why the proof does not cover a problem, or None if it does.
 
         Declared bounds are needed because they limit the step size.
         """
@@ -98,13 +98,14 @@ class PermutationSGD(one_solve.SingleAnswer):
         return reason or self._overflow_refusal(problem)
 
     def _overflow_refusal(self, problem: ERM) -> str | None:
-        """Return why a gradient could overflow for large iterates or labels, or None.
+        """Return the reason why a gradient could overflow, or None if it cannot.
 
-        Prox and projection are non-expansive. So they increase the norm of a point by
-        at most the distance by which they move the origin.
+        Large iterates or labels can cause an overflow. Prox and projection are
+        non-expansive. So they increase the norm of a point by at most the distance by
+        which they move the origin.
         """
         bounds, sizes = problem.dataset.bounds, self.sizes(problem)
-        assert bounds is not None  # refused
+        assert bounds is not None  # checked before
         steps = float(sizes.sum()) * float(np.max(norm_bound(problem, self.clip)))
         if not math.isfinite(steps):
             return None  # at epsilon = inf alone
@@ -150,7 +151,7 @@ class PermutationSGD(one_solve.SingleAnswer):
         beta = problem.record_smoothness
         t = np.arange(self.passes * math.ceil(problem.n / self.batch(problem)))
         decay, step = (float(np.ravel(v)[0]) for v in (self.decay, self.step))
-        # Without data nothing moves, and a step of size 0 will do.
+        # If beta is 0, gradients are 0, so a step of size 0 is enough.
         first = step / beta if beta > 0.0 else 0.0
         return np.asarray(first / (1.0 + decay * t))
 
@@ -160,7 +161,7 @@ class PermutationSGD(one_solve.SingleAnswer):
         return np.stack([np.argsort(uniforms(s, 0, problem.n)) for s in seeds])
 
     def growth(self, problem: ERM) -> float:
-        """Return the sensitivity over s, by the formula in the class docstring."""
+        """Return the sensitivity divided by s (the formula is in the class)."""
         sizes = self.sizes(problem)
         if not sizes.size:
             return 0.0

@@ -1,7 +1,7 @@
-"""Functions with which a solver uses records outside its mechanisms.
+"""Functions by which a solver declares how it uses records outside its mechanisms.
 
-They add no computing cost to a run. In `dp-erm-bench check` records are private values
-(see docs/private_values.md), and these functions declare how the solver uses them.
+They add no computing cost to a run. In `dp-erm-bench check`, records are replaced by
+private values (see docs/private_values.md), and these functions accept them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dp_erm_bench.errors import UsageError
 def private_call(
     function: Callable[..., Any], *args: Any, instead: Any, **keys: Any
 ) -> Any:
-    """Return the result of a function of private values, itself a private value.
+    """Call a function on private values, and return its result as a private value.
 
     Use it for functions that `check` cannot follow, and for functions that raise an
     error on some records: the error would reveal something about them.
@@ -63,14 +63,14 @@ def once(data: Any, function: Callable[[Any], Any]) -> Any:
 
 
 class UnchargedUses:
-    """The uncharged values that a run publishes, and their declaration.
+    """The values that a run publishes without paying for them, and their declarations.
 
     Parameters
     ----------
     declared : mapping of str to str
         The declared names, and the reason for each.
     told : list, optional
-        Values that an auditor returns, in their order, in place of the run's own.
+        Values that an auditor supplies, in order, to replace the run's own values.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class UnchargedUses:
         self.values: list[Any] = []
 
     def publish(self, value: Any, name: str) -> Any:
-        """Return a value, or the auditor's value in its place."""
+        """Record and return a value, or the auditor's value in its place."""
         value = check_use(value, name, self.declared)
         if self.told is not None and len(self.values) < len(self.told):
             value = self.told[len(self.values)]
@@ -98,7 +98,7 @@ _uses: ContextVar[UnchargedUses | None] = ContextVar("uses", default=None)
 
 @contextlib.contextmanager
 def publish_by_declaration(uses: UnchargedUses) -> Iterator[None]:
-    """Check all values passed to `uncharged` in a with block, and record them."""
+    """Check and record all values that are passed to `uncharged` in this context."""
     token = _uses.set(uses)
     try:
         yield
@@ -107,7 +107,7 @@ def publish_by_declaration(uses: UnchargedUses) -> Iterator[None]:
 
 
 def uncharged(value: Any, name: str) -> Any:
-    """Return a value that depends on records and that no budget pays for.
+    """Publish and return a value that depends on records and that no budget pays for.
 
     Each use weakens the certificate. Rows of results, `fit` and captions list the name
     of the use, and a solver with such a use never passes `check` without a doubt.

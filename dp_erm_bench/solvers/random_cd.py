@@ -50,13 +50,16 @@ class RandomCD(Iterative):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """Yield limits: the last iterate and the averages reach the minimum."""
+        """Yield bounds without noise: last iterate and means reach the minimum."""
         p = problem.p
         for order, K in itertools.product(ORDERS, (None, 4 * p)):
             yield Limit(cls(order=order, n_iter=1600 * p, n_inner=K), gap=1e-9)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Return why ``n_inner`` is refused (not a divisor of the steps), or None."""
+        """Return the reason why ``n_inner`` is refused, or None.
+
+        It must divide the number of coordinate steps.
+        """
         if self.n_inner and self.iterations(problem) % self.n_inner:
             return (
                 f"n_inner={self.n_inner}: must divide the number of coordinate steps, "
@@ -123,7 +126,7 @@ class RandomCD(Iterative):
 
 
 class CoordinateState(State):
-    """The state of Algorithm 1: the inner iterate and the sum of inner iterates."""
+    """The state of Algorithm 1: the current iterate and the sum of inner iterates."""
 
     def __init__(
         self,
@@ -150,7 +153,10 @@ class CoordinateState(State):
         return self.mean(inner) if inner else self.oracle.w
 
     def mean(self, count: int) -> Array:
-        """Return the mean of ``count`` iterates, clipped to the box after rounding."""
+        """Return the mean of ``count`` iterates, projected on the box.
+
+        Rounding could otherwise move the mean out of the box.
+        """
         penalty = self.oracle.problem.separable
         mean: Array = self.total / count
         return np.clip(mean, penalty.lower, penalty.upper)

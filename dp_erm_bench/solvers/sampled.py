@@ -30,7 +30,7 @@ def expected_batch(problem: ERM, batch_size: int | str) -> int:
 
 
 def batch_refusal(problem: ERM, batch_size: int | str) -> str | None:
-    """Return why a batch does not fit the data, or None if it does."""
+    """Return the reason why a batch size does not fit the data, or None if it does."""
     if expected_batch(problem, batch_size) > problem.n:
         return f"batch_size={batch_size}: must be at most n={problem.n}, or full"
     return None
@@ -52,7 +52,7 @@ class Sampled(Iterative):
     clip: float | None
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Return why the batch does not fit the data, or None if it does."""
+        """Return the reason why the batch size does not fit the data, or None."""
         return batch_refusal(problem, self.batch_size)
 
     def expected_batch(self, problem: ERM) -> float:

@@ -26,10 +26,10 @@ class SGD(Sampled):
     """Differentially private stochastic proximal gradient descent (DP-SGD).
 
     Each record is in a step's batch with probability q, independently (Poisson
-    sampling). With random allocation, each record is in the batch of one step in each
-    round of t = 1 / q steps, and this step is drawn separately for each round. Gaussian
-    noise is added to the sum of the clipped gradients, and the result is divided by the
-    expected batch size q n. So an empty batch is a step of pure noise.
+    sampling). With random allocation, each record is in one batch of each round of
+    t = 1 / q steps. The step is drawn anew for each record and round. Gaussian noise is
+    added to the sum of the clipped gradients, and the result is divided by the expected
+    batch size q n. So an empty batch is a step of pure noise.
 
     ``mean=projection`` projects this mean on an l1 ball, as in ``gd``. The mean of a
     batch that is larger than expected may lie outside the ball even without noise, and
@@ -79,7 +79,7 @@ class SGD(Sampled):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """Yield limits: full batches reach the minimum, samples at a rate of 1 / t."""
+        """Yield bounds without noise, for full batches and for samples."""
         length = 1_000 if problem.constraint.bounded else 300
         yield Limit(cls(batch_size="full", n_iter=length), gap=1e-8)
         if problem.penalty.strong_convexity > 0.0 and problem.penalty.quadratic:
@@ -89,7 +89,10 @@ class SGD(Sampled):
                 yield Limit(solver, gap=3e-3, slope=-0.9, trials=20)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Return why a problem is refused (too few records, no projection), or None."""
+        """Return the reason why a problem is refused, or None.
+
+        It has too few records, or prox and projection cannot be combined.
+        """
         reason = projection_refusal(problem, "sgd", compiled=True)
         return reason or super().unsupported_reason(problem)
 

@@ -30,7 +30,7 @@ from dp_erm_bench.solvers.terms import ERM, Adjacency, Gaussian, Mechanisms, Ora
 from dp_erm_bench.solvers.work import StepWork, matrix_work
 
 THIRD = 1.0 / 3.0
-"""Share of mu^2 for the smallest eigenvalue, one of three equal parts in Wang 2018."""
+"""Share of mu^2 for the smallest eigenvalue. Wang (2018) uses three equal parts."""
 RHO = 0.05
 """Probability with which the adaptive ridge may be too small (Wang 2018)."""
 
@@ -39,9 +39,9 @@ RHO = 0.05
 class SufficientStatistics(SingleAnswer):
     """Least squares from noisy X'X and X'y, which are published as one release.
 
-    The squared loss is solved exactly. For the logistic loss, whose labels are -1 and
-    +1, the parabola log 2 - m / 2 + c m^2 in the margin m replaces log(1 + e^-m), and
-    the same two sums suffice. The minimiser of the parabola is not that of the loss.
+    The squared loss is solved exactly. For the logistic loss, labels are -1 and +1. The
+    parabola log 2 - m / 2 + c m^2 in the margin m replaces log(1 + e^-m), and the same
+    two sums suffice. The minimiser of the parabola is not that of the loss.
 
     The release is the vector (sqrt(k) X'X / R^2, sqrt(1 - k) X'y / (R Y)) for the share
     k (`moments_change`). With noise of standard deviation s on X'X, the solution uses
@@ -55,9 +55,10 @@ class SufficientStatistics(SingleAnswer):
     moves l by at most R^2: let M be the sum of the other records' xx' and l0 the
     smallest eigenvalue of M. Then l0 <= l <= l0 + R^2 (Weyl) with or without one more
     record of norm at most R, and thus on both neighbouring datasets. The ridge is the
-    amount by which a bound on the largest eigenvalue of the noise,
-    s sqrt(p log(2 p^2 / rho)), exceeds a lower bound on l. The lower bound is the noisy
-    l minus sqrt(2 log(1 / rho)) standard deviations of the noise on l.
+    difference s sqrt(p log(2 p^2 / rho)) - l', but at least 0. Its first term is a
+    bound on the largest eigenvalue of the noise, and l' is a lower bound on l. Here l'
+    is the noisy l minus sqrt(2 log(1 / rho)) standard deviations of its noise, but at
+    least 0.
 
     References
     ----------
@@ -96,12 +97,15 @@ class SufficientStatistics(SingleAnswer):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """Yield the limit: without noise the answer minimises the squared loss."""
+        """Yield the bound without noise: the answer minimises the squared loss."""
         if problem.loss.name == "squared":
             yield Limit(cls(), gap=1e-9)
 
     def unsupported_reason(self, problem: ERM) -> str | None:
-        """Return why a problem is refused (loss, penalty, bounds, large p), or None."""
+        """Return the reason why a problem is refused, or None.
+
+        Loss, penalty, bounds and the number of features are checked.
+        """
         name = type(self).__name__
         if problem.loss.name not in ("squared", "logistic"):
             return f"loss={problem.loss.name}: {name} serves squared and logistic only"
@@ -115,7 +119,7 @@ class SufficientStatistics(SingleAnswer):
         return matrix_work(problem)
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield one release of both sums, and the smallest eigenvalue if it is needed.
+        """Yield a release of X'X and X'y, and of the smallest eigenvalue if needed.
 
         Parameters
         ----------
@@ -173,7 +177,7 @@ class SufficientStatistics(SingleAnswer):
         return w
 
     def parts(self, oracle: Oracle) -> tuple[Array, float]:
-        """Return the factors of X'X, (B,), and of X'y in the gradient of the sum."""
+        """Return the factors of X'X, (B,), and of X'y in the sum's gradient."""
         bends = np.broadcast_to(2.0 * np.ravel(self.parabola), oracle.batch)
         if oracle.problem.loss.name == "squared":
             return np.ones_like(bends), 1.0

@@ -71,7 +71,7 @@ class SVRG(Sampled):
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
-        """Yield limits: constant steps reach the minimum, with or without sampling."""
+        """Yield bounds without noise: constant steps reach the minimum."""
         yield Limit(cls(batch_size="full", n_epochs=400), gap=1e-8)
         yield Limit(cls(batch_size=10, n_epochs=80, step=0.2), gap=1e-8)
 
@@ -99,24 +99,28 @@ class SVRG(Sampled):
         return int(epochs) * m + max(0, math.floor((rest - 1) / work))
 
     def passes_at(self, problem: ERM, iteration: int) -> float:
-        """Return the passes, with n gradients per snapshot and 2 q n per inner step."""
+        """Return the number of passes up to an iteration.
+
+        A snapshot needs n gradients, and an inner step needs 2 q n gradients on
+        average.
+        """
         snapshots = epochs_begun(iteration, self.epoch_length(problem))
         return snapshots + 2 * self.rate(problem) * iteration
 
     def step_work(self, problem: ERM) -> StepWork:
-        """Return the work of a step at two points, plus its share of a snapshot."""
+        """Return the work of a step at two points, plus its part of a snapshot."""
         step, snapshot = super().step_work(problem), full_gradient(problem, self.clips)
         often = step._replace(draws=0.0).plus(step)
         length = min(self.epoch_length(problem), max(self.iterations(problem), 1))
         return often.plus(snapshot._replace(calls=1.0).times(1.0 / length))
 
     def weight(self, problem: ERM) -> float:
-        """Return the ratio z0 / z1 of the multipliers of snapshots and corrections.
+        """Return the ratio z0 / z1 of noise multipliers: snapshots to corrections.
 
-        Over an epoch, the m steps move by m times the snapshot's noise, of variance
-        (z0 C / n)^2, and by m independent noises of variance (z1 a C / (q n))^2, with
-        a = 1 or 2. A Gaussian approximation of an epoch's privacy cost is 1/z0^2 + m
-        q^2/z1^2. For a given cost, m^2 z0^2 + m (z1 a / q)^2 is smallest at
+        Over an epoch, the m steps add m times the snapshot's noise, of variance (z0
+        C / n)^2. They also add m independent noises of variance (z1 a C / (q n))^2,
+        with a = 1 or 2. A Gaussian approximation of an epoch's privacy cost is 1/z0^2 +
+        m q^2/z1^2. For a given cost, m^2 z0^2 + m (z1 a / q)^2 is smallest at
         z0/z1 = sqrt(a / m) / q. The ratio only splits the budget, so every ratio is
         equally private. If q is so small that z1 < 1, sampling amplifies privacy less
         than in this approximation, and a smaller ratio is better.
@@ -162,7 +166,7 @@ class SVRG(Sampled):
 
 
 def epochs_begun(iteration: int, length: int) -> int:
-    """Return the number of snapshots taken for a number of inner steps."""
+    """Return the number of epochs that have begun after a number of inner steps."""
     return -(-iteration // length)
 
 
@@ -189,7 +193,7 @@ class VarianceReducedState(SampledState):
         self.mean: Array = np.zeros_like(oracle.w)
 
     def prepare_step(self) -> int:
-        """Publish a gradient if an epoch begins; return how many steps it has left."""
+        """Publish a gradient if an epoch begins; return the steps left in it."""
         inner = self.done % self.length
         if inner == 0:
             self.anchor.move_to(self.oracle.w)

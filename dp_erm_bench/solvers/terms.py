@@ -1,4 +1,4 @@
-"""The types in the signatures of solvers, imported in one place."""
+"""The types that appear in the signatures of solvers, imported in one place."""
 
 from dp_erm_bench.problems.erm.objective import ERM as ERM
 from dp_erm_bench.problems.erm.oracle import Oracle as Oracle

@@ -8,14 +8,14 @@ if TYPE_CHECKING:
     from dp_erm_bench.solvers.terms import ERM
 
 PRODUCTS = 2
-"""Number of products with the features in a full gradient: for margins and sum."""
+"""Number of products with the features in a full gradient: margins, and their sum."""
 
 
 class StepWork(NamedTuple):
     """Average numbers of operations of one iteration of one trial.
 
-    The number of trials that run in lock-step is not counted. The kind of an operation
-    determines how much of it these trials share.
+    All numbers are per trial, also if several trials run in lock-step. The kind of an
+    operation determines how much of it these trials share.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class StepWork(NamedTuple):
 
 
 def usual_step(solver: Any, problem: Any) -> StepWork:
-    """Return the operation counts of a Python step, from the solver's passes.
+    """Return the operation counts of a step in Python, estimated from the passes.
 
     Parameters
     ----------

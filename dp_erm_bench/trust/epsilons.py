@@ -1,7 +1,8 @@
-"""A second implementation of every privacy bound, by dp_accounting and plain numerics.
+"""A second implementation of every privacy bound, by dp_accounting and numerics.
 
 Nothing here imports a release or an accountant, so one mistake cannot hide in both
-implementations. The laws are those of the twins. It is slow and meant for few steps.
+implementations. The laws are those of the twins (second implementations of the
+releases). The code is slow and meant for few steps.
 """
 
 import math
@@ -66,7 +67,7 @@ def proved_epsilon(
 def deviation_of(uses: Sequence[Twin], full: bool = False) -> float:
     """Return the mu of all Gaussian uses together.
 
-    With ``full``, raise ValueError if there are other uses.
+    If ``full``, ValueError is raised if there are uses that are not Gaussian.
     """
     squares = [use.mu_square for use in uses if use.mu_square is not None]
     if full and len(squares) < len(uses):
@@ -176,7 +177,7 @@ def epsilon_by_profile(
 
 
 def _root_of(excess: Callable[[float], float], top: float = 1.0) -> float:
-    """Return the root of a falling function, searched from 0 to ``top`` or farther."""
+    """Return the root of a falling function, searched from 0 to ``top`` or beyond."""
     if excess(0.0) <= 0:
         return 0.0
     while excess(top) > 0:
@@ -197,9 +198,9 @@ def epsilon_by_renyi(uses: Sequence[Twin], delta: float) -> float:
 def least_epsilon(uses: Iterable[Twin], delta: float, adjacency: Adjacency) -> float:
     """Return an epsilon below which the composition is not private at ``delta``.
 
-    Mechanisms without an exact instance are left out, as are selections of unequal
-    noise. The answers of the other mechanisms are a function of all answers, hence at
-    least as private.
+    Mechanisms without an exact instance (neighbours whose privacy loss is known
+    exactly) are left out, as are selections of unequal noise. The answers of the other
+    mechanisms are a function of all answers, hence at least as private.
 
     Parameters
     ----------

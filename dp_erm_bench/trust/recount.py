@@ -1,4 +1,4 @@
-"""The actual uses of a finished run's mechanisms, and the epsilon of these uses.
+"""Recount a finished run: the actual uses of its mechanisms, and their epsilon.
 
 This is a second implementation of every bound, which shares no code with the first. It
 takes the noise scales that were used, not the intended multiplier, and the uses that
@@ -59,7 +59,7 @@ class Witness:
             mechanism.listen = self._hear_run
 
     def _hear_run(self, mechanisms: Mechanisms) -> None:
-        """Add witnesses of the mechanisms of a nested run, or of its steps."""
+        """Attach witnesses to the mechanisms of a nested run, and keep them."""
         mechanisms.ahead, self.uses = False, 1
         self.runs.extend(listen_to_run(mechanisms).values())
 
@@ -92,7 +92,7 @@ class Witness:
 
 @dataclass(frozen=True)
 class Recount:
-    """The uses of a run and the epsilon that is proved for them.
+    """The actual uses of a run, and the epsilon that is proved for them.
 
     Attributes
     ----------
@@ -179,7 +179,9 @@ def uses_of(
     declared: Mapping[str, Release] | None = None,
     witnesses: Mapping[str, Witness] | None = None,
 ) -> tuple[Twin, ...]:
-    """Return each mechanism's twin, with its smallest scale / sensitivity and uses.
+    """Return each mechanism's twin, a second implementation with its actual uses.
+
+    The twin has the smallest scale / sensitivity of these uses.
 
     Parameters
     ----------
@@ -220,7 +222,7 @@ def uses_of(
 
 
 def watch_runs(mechanisms: Mapping[str, Mechanism]) -> None:
-    """Make mechanisms that repeat runs keep each run, for a recount afterwards."""
+    """Make mechanisms that repeat runs keep every run, so that it can be recounted."""
     for mechanism in mechanisms.values():
         if isinstance(mechanism, RepeatAndSelectMechanism):
             mechanism.audit = Runs()

@@ -1,14 +1,14 @@
-"""The replay audit: feed the same released values to a run on a neighbour.
+"""The replay audit: run a solver on a neighbour with the same released values.
 
 A solver is run on a dataset D, and the queries and answers of its mechanisms are
-recorded. Then it is run on a neighbour D' and gets the answers of the first run. If
-data flow only through the mechanisms,
+recorded. Then it is run on a neighbour D' and gets the answers of the first run.
+Suppose that data affect the run only through the mechanisms. Then
 
 1. each query differs by at most the declared sensitivity, and
 2. all iterates are equal to the bit.
 
-The audit is deterministic and takes milliseconds. Given pairs of records at the
-extremes of the bounds, and loud noise, it finds the errors that matter.
+The audit is deterministic and takes milliseconds. It needs pairs of records at the
+extremes of the bounds, and much noise.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ PAST = "iterates depend on the data past the mechanisms"
 
 @dataclass
 class Exchange:
-    """One query of a run and its answer."""
+    """One query of a run, with its answer."""
 
     query: Query
     answer: Any
@@ -73,7 +73,7 @@ class ReplayReport:
 
 
 class Writer:
-    """Records a run, and replays the answers of another run if one is given.
+    """Records a run; if another run is given, its answers are replayed.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def compare_logs(first: Log, second: Log) -> ReplayReport:
 
 
 def _place(steps: Sequence[int], k: int, one: Array, other: Array) -> str:
-    """Return words that say at which step iterate k differs, and how."""
+    """Return in words at which step iterate k differs, and how."""
     step = f"step {steps[k]}" if k < len(steps) else "the end"
     if 0 < k < len(steps) and steps[k] > steps[k - 1] + 1:
         step = f"steps {steps[k - 1] + 1} to {steps[k]}"

@@ -1,4 +1,4 @@
-"""The table of the accounting study, for a few algorithms."""
+"""A table of the accounting study for a few algorithms, shared by tests."""
 
 from dataclasses import asdict
 

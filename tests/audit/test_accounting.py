@@ -1,4 +1,4 @@
-"""The accounting study: what each accountant asks for, and printed constants."""
+"""Test the accounting study: the noise of each accountant, and printed constants."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The estimator of bias-reduced SGD and the end of its runs, as studies."""
+"""Test the estimator of bias-reduced SGD, and how its runs end."""
 
 import numpy as np
 import pytest

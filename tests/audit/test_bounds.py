@@ -1,4 +1,4 @@
-"""Binomial bounds and threshold tests."""
+"""Test the binomial confidence bounds and the threshold tests of audits."""
 
 import numpy as np
 import pytest

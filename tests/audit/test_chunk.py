@@ -1,4 +1,4 @@
-"""Chunks of runs: independent, repeatable, of any size."""
+"""Test that audit runs are repeatable and independent, in chunks of any size."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Each log-ratio is that of the law that the mechanism draws from."""
+"""Test each log-ratio of answers against the law that the mechanism draws from."""
 
 import numpy as np
 import pytest

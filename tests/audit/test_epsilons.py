@@ -1,4 +1,4 @@
-"""The second implementation of the bounds, on its own and against the first."""
+"""Test the second implementation of the bounds, alone and against the first."""
 
 import math
 

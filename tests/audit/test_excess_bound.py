@@ -1,4 +1,4 @@
-"""The bound on one-pass SGD's excess risk, against the step that it is the best for."""
+"""Test the bound on one-pass SGD's excess risk, and the step that minimises it."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The printed noise of greedy selection on unequal coordinates."""
+"""Test the printed noise of greedy selection on coordinates of unequal scale."""
 
 import math
 

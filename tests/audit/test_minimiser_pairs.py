@@ -1,7 +1,7 @@
-"""Mistakes in the accounting of perturbed objectives, seen on a single column.
+"""Test that audits detect mistakes in the accounting of perturbed objectives.
 
-There the normal and the norm-Laplace noise are one-dimensional, and nothing is lost to
-directions that no record has.
+The data have a single column. So the normal and the norm-Laplace noise are
+one-dimensional, and no noise is in a direction that no record has.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Densities of perturbed minimisers, against quadrature and against draws."""
+"""Test densities of perturbed minimisers against quadrature and against draws."""
 
 import dataclasses
 

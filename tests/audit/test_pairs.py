@@ -1,4 +1,7 @@
-"""Worst-case neighbours: they leak what is declared, for every algorithm of conf/."""
+"""Test that the worst-case neighbours leak the declared sensitivity.
+
+This is tested for every algorithm of conf/.
+"""
 
 import dataclasses
 import math

@@ -1,6 +1,7 @@
-"""Broken twins: the audit flags each of them, and passes what it was made from.
+"""Test that the audit detects broken copies of solvers, and passes the originals.
 
-Runs a side are as many as it takes; solvers-core.md has the table for epsilon = 1.
+The number of runs on each side is as large as a detection needs. solvers-core.md has
+the table for epsilon = 1.
 """
 
 import dataclasses

@@ -1,9 +1,9 @@
-"""The statistical audit of every algorithm of conf/, in small.
+"""Run a small statistical audit of every algorithm of conf/.
 
-At epsilon = 8 a missing factor of 2 shows in 1000 runs a side (test_power); at
-epsilon = 1 it would take 20 times as many. The first variant of each algorithm is
-audited under one adjacency, by turns; `make test-slow` takes the others, and more runs
-of what solves one at a time.
+At epsilon = 8, 1000 runs on each side detect a missing factor of 2 (test_power). At
+epsilon = 1, it would take 20 times as many. The first variant of each algorithm is
+audited under one adjacency; the adjacencies alternate. `make test-slow` audits the
+other variants, and makes more runs of solvers that do not run in batches.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""What was run, counted again: every algorithm keeps its word, and liars are found."""
+"""Test the recount of privacy: every algorithm passes, and false reports are found."""
 
 import dataclasses
 import math

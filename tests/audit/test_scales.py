@@ -1,4 +1,4 @@
-"""The noise that mechanisms are made with, number by number, and 10^4 seeds."""
+"""Test each noise scale of mechanisms, and 10^4 seeds."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Noise scales of one pass by the printed theorem, single use and shuffling; tau."""
+"""Test the printed noise of one-pass SGD against single use and shuffling."""
 
 import math
 

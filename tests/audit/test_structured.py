@@ -1,4 +1,7 @@
-"""Closed forms on structured norms, which errata and experiment kumar2019 rest on."""
+"""Test formulas for structured norms, on which errata and an experiment rest.
+
+The experiment is kumar2019.
+"""
 
 import math
 

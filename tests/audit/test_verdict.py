@@ -1,4 +1,4 @@
-"""The profile test: few false alarms, loud where the guarantee is wrong."""
+"""Test the profile test: few false alarms, and detection of wrong guarantees."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Probabilities of winning: exact laws of two, quadrature, sampling."""
+"""Test winning probabilities against closed forms, quadrature and sampling."""
 
 import numpy as np
 import pytest

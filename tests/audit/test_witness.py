@@ -1,4 +1,4 @@
-"""Listening to runs: the noise of every answer is the stream's, at its scale."""
+"""Test that witnesses recognise whether noise is the stream's, at its scale."""
 
 import numpy as np
 import pytest

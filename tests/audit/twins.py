@@ -1,4 +1,4 @@
-"""Deliberately broken solvers for the statistical audit to find."""
+"""Deliberately broken solvers, which the statistical audit must detect."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""The command compare: on real sweeps, and on what is no pair of results folders."""
+"""Test the command compare, on real sweeps and on wrong folders."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""`dataset=libsvm dataset.name=a9a`: the name survives as `libsvm:a9a`."""
+"""Test that `dataset=libsvm dataset.name=a9a` keeps the name `libsvm:a9a`."""
 
 import json
 import os

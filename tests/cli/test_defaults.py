@@ -1,4 +1,4 @@
-"""What a newcomer types first: a shipped dataset, an algorithm, and nothing else."""
+"""Test a first command line: a shipped dataset, an algorithm, and nothing else."""
 
 import json
 

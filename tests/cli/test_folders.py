@@ -1,4 +1,4 @@
-"""Commands on results folders that are damaged, or that nothing can be written to."""
+"""Test commands on results folders that are damaged or not writable."""
 
 import os
 import subprocess

@@ -1,4 +1,7 @@
-"""dp-erm-bench look: what a csv holds, and a line that waits for its bounds."""
+"""Test `dp-erm-bench look`: it describes a csv and prints a line to complete.
+
+The bounds of the line must be filled in.
+"""
 
 import shlex
 

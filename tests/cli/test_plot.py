@@ -1,4 +1,4 @@
-"""The command plot and its function: any folder, any column, any name."""
+"""Test the command plot and its function, on any folder, column and name."""
 
 import json
 import math
@@ -90,7 +90,7 @@ def test_a_sweep_is_drawn_without_a_line_of_python(folder, capsys):
     for stem in stems:
         assert f"{folder / 'plots' / stem}: .pdf, .png, .svg, .txt, .tex" in said
     caption = (folder / "plots" / "curves_relative_error_passes.txt").read_text()
-    assert "Median and min..max of 6 seeds, 1 draw of the data." in caption
+    assert "Median and min..max over 6 seeds and 1 draw of the data." in caption
     assert "epsilon: 1 (log1, epsilon = 1; log2, epsilon = 1); 4 (log1" in caption
     assert "adjacency: replace_one." in caption
 
@@ -111,7 +111,9 @@ def test_names_are_those_of_the_command_line_or_of_the_table(folder, capsys):
         where = {name: ["1"]}
         drawn = rows_of_view(load_results(folder), View(name, "objective", where=where))
         assert drawn.view.x == "epsilon" and {*drawn.rows["_x"]} == {1.0}
-        assert "Only epsilon = 1; left out: 4." in drawn.left_out
+        assert (
+            "Only runs with epsilon = 1 are shown, not those with 4." in drawn.left_out
+        )
         one = sheet_of_view(load_results(folder), View("passes", facet=(name,)))
         assert [chart.title for chart in one.cells][0] == "log1, ε = 1"
         keep = f"{name}=1"
@@ -130,7 +132,7 @@ def test_what_is_left_out_and_what_values_are_of_stands_in_caption_and_legend(ta
         "random_cd, clip=1",
         "gd, clip=1",
     ]
-    assert "Only panel = log1; left out: log2." in one.caption
+    assert "Only runs with panel = log1 are shown, not those with log2." in one.caption
 
 
 def test_panels_stand_in_the_order_of_epsilon(table):

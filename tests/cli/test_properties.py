@@ -1,6 +1,7 @@
-"""Random command lines and random experiments: exit code 0 or 2, never a traceback.
+"""Test random command lines and experiments: exit code 0 or 2, no traceback.
 
-Everything is planned and nothing run. `DP_ERM_BENCH_EXAMPLES=3000` searches longer.
+Everything is planned, and nothing is run. `DP_ERM_BENCH_EXAMPLES=3000` makes the search
+longer.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""What a message tells a user to type exists as it is typed."""
+"""Test that everything that a message tells a user to type exists."""
 
 import ast
 import dataclasses

@@ -1,4 +1,4 @@
-"""dp-erm-bench bundle and replay: a folder in the hands of who trusts nobody."""
+"""Test `dp-erm-bench bundle` and `replay`, as used by somebody who trusts nobody."""
 
 import hashlib
 import io

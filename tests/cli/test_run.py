@@ -1,4 +1,7 @@
-"""Whole commands: run, rerun, plan, collect; in their own process, and interrupt."""
+"""Test whole commands: run, rerun, plan, collect, in this process and in another.
+
+Commands are also interrupted.
+"""
 
 import os
 import re

@@ -1,4 +1,7 @@
-"""The commands export, list results and compare --between; the page of columns."""
+"""Test the commands export, list results and compare --between.
+
+The page of columns is tested, too.
+"""
 
 import io
 import json
@@ -226,7 +229,9 @@ def test_lines_that_minimise_other_functions_are_not_compared(kind, tmp_path):
         ),
     )
     drawn = rows_of_view(table, View("epsilon", "relative_error", line=("strength",)))
-    assert "differ in strength minimise different functions: none wins" in drawn.unlike
+    assert (
+        "differ in strength minimise different functions, so none wins" in drawn.unlike
+    )
     # w = 0 has another relative error under each: none is that of both.
     assert drawn.baselines == []
     if kind is None:
@@ -285,7 +290,7 @@ def test_any_name_is_a_cell(kind, name):
 def test_a_table_is_told_what_a_caption_says(folder, capsys):
     assert main(["export", str(folder), "--y", "objective"]) == 0
     err = capsys.readouterr().err
-    said = "Median and its 95 % interval of 6 seeds, 1 draw of the data.\n"
+    said = "Median and its 95 % interval over 6 seeds and 1 draw of the data.\n"
     assert err.startswith("Objective F(w).\nData: log1 (log1); log2 (log2). n x p: 80 ")
     assert f"\n{said}" in err
     assert (
@@ -323,7 +328,7 @@ def test_lines_with_other_guarantees_are_not_ranked(changed, named):
     for key, value in changed.items():
         frame[key] = frame[key].mask(other, value)
     drawn = rows_of_view(frame, View("epsilon"))
-    said = f"Lines that differ in {named} have different guarantees: none wins."
+    said = f"Lines that differ in {named} have different guarantees, so none wins."
     assert not summary_of(drawn)["best"].any() and drawn.unlike == said
     # On other panels they are no rivals.
     frame = frame.assign(panel=frame["line"], phase="report")
@@ -337,7 +342,7 @@ def test_runs_that_share_data_are_told_where_intervals_pool_them():
     both = pd.concat([one, other], ignore_index=True)
     view = View("epsilon", statistic="mean")
     how = rows_of_view(both, view).statistic_in_words
-    assert how.startswith("mean and min..max of 3 seeds, 2 splits; ")
+    assert how.startswith("mean and min..max over 3 seeds and 2 splits; ")
     assert all(word in how for word in words)
     # What is judged are splits: the mean of their medians, by Student's law.
     judged = rows_of_view(both, replace(view, statistic="interval"))

@@ -1,4 +1,4 @@
-"""Tune as users do: a csv of their own, the command line, what they may get wrong."""
+"""Test tuning on a user's own csv by the command line, and wrong keys."""
 
 import contextlib
 import json

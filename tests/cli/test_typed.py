@@ -1,4 +1,4 @@
-"""What the tutorial on own data and the page on experiments have a user type."""
+"""Test the commands that the tutorial on own data and the page on experiments show."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The wheel holds all that the command needs, and runs from an empty folder."""
+"""Test that the wheel has all files of the command, which runs in an empty folder."""
 
 import os
 import subprocess

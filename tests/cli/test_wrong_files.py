@@ -1,4 +1,4 @@
-"""Wrong experiments: one sentence that names file, block or key; nothing is run."""
+"""Test wrong experiment files: one sentence names file, block or key; nothing runs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Wrong command lines: one sentence on stderr, exit code 2, nothing run."""
+"""Test wrong command lines: one sentence on stderr, exit code 2, nothing runs."""
 
 import subprocess
 import sys

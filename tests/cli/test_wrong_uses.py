@@ -1,4 +1,4 @@
-"""What one gets wrong at first: each gets one sentence that helps, and exit code 2."""
+"""Test beginners' mistakes: each one gets a helpful sentence and exit code 2."""
 
 import shlex
 

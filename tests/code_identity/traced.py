@@ -1,9 +1,9 @@
-"""Trials whose every entered module must be in their key: a program of a test.
+"""A program of a test: find modules that a trial runs but that its key lacks.
 
 `NUMBA_DISABLE_JIT=1 python traced.py` runs algorithms, losses, penalties, constraints,
-kinds of problems and datasets, each pair of choices that is served together at least
-once, with kernels as plain Python under a tracer. It prints what was entered and is not
-in the key, as JSON. Studies are traced, too.
+kinds of problems and datasets. Each supported pair of these occurs at least once.
+Kernels run as plain Python under a tracer. The program prints as JSON the modules that
+ran and are not in the key. Studies are traced, too.
 """
 
 import collections

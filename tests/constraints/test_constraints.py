@@ -1,4 +1,4 @@
-"""Properties of every constraint in the registry."""
+"""Test properties of every constraint in the registry."""
 
 import dataclasses
 import itertools

@@ -1,4 +1,4 @@
-"""The balls of structured norms: projections, vertices, margins, who serves them."""
+"""Test balls of structured norms: projections, vertices, margins and solvers."""
 
 import math
 

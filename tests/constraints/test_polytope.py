@@ -1,4 +1,4 @@
-"""Polytopes given by their vertices: projections, margins, and what is refused."""
+"""Test polytopes given by vertices: projections, margins, and refused input."""
 
 import dataclasses
 import math

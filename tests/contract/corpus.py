@@ -1,6 +1,7 @@
-"""Small solvers, sound and broken, for `check`: none of its words is known to it.
+"""Small sound and broken solvers for tests of `check`.
 
-A broken one is a sound one with one thing wrong: pieces of its text are replaced.
+A broken solver is a sound one in which pieces of the text are replaced. `check` knows
+none of the names that occur in them.
 """
 
 from dataclasses import dataclass

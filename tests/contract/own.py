@@ -1,4 +1,4 @@
-"""The solver of the tutorial, sound and broken."""
+"""The solver of the tutorial, and broken copies of it."""
 
 from dp_erm_bench.contract import suite
 from dp_erm_bench.contract.candidate import Candidate

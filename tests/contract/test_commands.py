@@ -1,4 +1,4 @@
-"""What the pages on solvers show does what they say; `check` of the command line."""
+"""Test the examples on the pages on solvers, and the command `check`."""
 
 import json
 import tomllib

@@ -1,4 +1,4 @@
-"""Every broken solver of the corpus is caught, and no sound one is accused."""
+"""Test that `check` rejects every broken solver of the corpus, and no sound one."""
 
 import itertools
 import os

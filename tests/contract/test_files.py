@@ -1,4 +1,4 @@
-"""Solvers' files: what is loaded, what is refused, what a key depends on."""
+"""Test which solver files are loaded or refused, and what a trial's key depends on."""
 
 import json
 import shutil

@@ -1,4 +1,7 @@
-"""Releases of kinds from outside the package: measured, and labelled without a twin."""
+"""Test releases of kinds from outside the package.
+
+They are measured, and labelled if they have no twin (second implementation).
+"""
 
 import math
 from dataclasses import dataclass

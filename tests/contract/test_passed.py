@@ -1,4 +1,7 @@
-"""Who has not passed `check` is labelled: in rows, captions, fits and on stderr."""
+"""Test that solvers that have not passed `check` are labelled.
+
+The labels are in rows, captions, fits and on stderr.
+"""
 
 import json
 import os
@@ -342,10 +345,10 @@ def test_captions_name_those_that_have_not_passed(here, tmp_path):
     told = origin_in_words(rows.assign(run="run"), tmp_path)
     assert told.splitlines() == [
         "Computed by runs/run (commit unknown).",
-        "Not passed by dp-erm-bench check: b.",
+        "These algorithms did not pass dp-erm-bench check: b.",
     ]
     assert "passed" not in origin_in_words(rows[:1].assign(run="run"), tmp_path)
     half = rows[2:].assign(run="run", doubt=[HALF, ""])
     assert origin_in_words(half, tmp_path).endswith(
-        f"\nPassed dp-erm-bench check with a doubt: b ({HALF})."
+        f"\nThese algorithms passed dp-erm-bench check with a doubt: b ({HALF})."
     )

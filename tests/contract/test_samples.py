@@ -1,4 +1,4 @@
-"""A run that is charged for secret samples takes them, one for each use."""
+"""Test that a run charged for secret samples must take one sample for each use."""
 
 import numpy as np
 import pandas as pd

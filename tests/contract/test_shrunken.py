@@ -1,4 +1,4 @@
-"""What begins at a large number is found where the number is small."""
+"""Test that code that runs from a large number on is found with a small number."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Broken copies of a sound solver, each found by the check that is meant for it."""
+"""Test that each broken copy of a sound solver is rejected by the intended check."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Solvers that are handed private values, and conditions that come out both ways."""
+"""Test checks with private values, and conditions that must be true and false."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Solvers that may stop early: by what was published, or by what was not."""
+"""Test solvers that may stop early, by published or by unpublished values."""
 
 import itertools
 

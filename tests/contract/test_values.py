@@ -1,4 +1,4 @@
-"""What the checks run a solver with, and what is shown of what it prints."""
+"""Test the parameters with which checks run a solver, and the output they show."""
 
 import pytest
 

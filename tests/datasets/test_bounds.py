@@ -1,4 +1,4 @@
-"""Bounds by name and ranges, columns that they scale, and what clipping did."""
+"""Test bounds by name and by range, scaled columns, and notes on clipping."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""A user's own file: three formats, declared bounds, and keys without its path."""
+"""Test a user's data file: three formats, declared bounds, keys without its path."""
 
 import bz2
 import gzip

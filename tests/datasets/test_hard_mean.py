@@ -1,4 +1,4 @@
-"""Sparse records whose mean is hard to estimate."""
+"""Test the dataset of sparse records whose mean is hard to estimate."""
 
 import numpy as np
 import pandas as pd
@@ -173,5 +173,5 @@ def test_a_figure_of_non_zeros_counts_those_of_records(tmp_path, monkeypatch):
     assert {path.suffix for path in figure.draw(drawing)} >= {".png", ".txt"}
     (caption,) = tmp_path.glob("*.txt")
     told = caption.read_text()
-    assert "sparse_classification (p = 200): median 4, most 4." in told
+    assert "sparse_classification (p = 200) median 4, maximum 4." in told
     assert "Not drawn: news20: " in told

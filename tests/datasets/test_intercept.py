@@ -1,4 +1,4 @@
-"""An intercept: a public constant in a last column, with exact bounds."""
+"""Test the intercept: a public constant in a last column, with exact bounds."""
 
 import numpy as np
 import pytest

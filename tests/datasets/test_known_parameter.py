@@ -1,4 +1,4 @@
-"""Generated datasets that know the parameter behind their labels."""
+"""Test generated datasets that know the true parameter of their labels."""
 
 import math
 

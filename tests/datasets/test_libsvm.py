@@ -1,4 +1,4 @@
-"""Sets of libsvmdata: names, mirror, cache, network, and its traps."""
+"""Test datasets from libsvmdata: names, mirror, cache, network, and known traps."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""How much memory a problem takes while it is made, in units of its own features."""
+"""Test how much memory building a problem takes, relative to its features."""
 
 import tracemalloc
 

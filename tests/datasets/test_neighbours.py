@@ -1,7 +1,7 @@
-"""What is read off the records before a mechanism runs is declared, or listed.
+"""Test that everything read from the records before a run is declared or listed.
 
-Two files that differ in one record are two sets of records that differ in that one:
-with the same features, names and labels, unless `uncharged` says what was read.
+If two files differ in one record, the loaded datasets must differ in this record only.
+Features, names and labels must be the same, unless `uncharged` names what was read.
 """
 
 import io

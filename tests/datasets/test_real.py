@@ -1,4 +1,4 @@
-"""The real files: their published facts, and the papers' errors at w = 0."""
+"""Test the real data files: published facts, and the papers' errors at w = 0."""
 
 import numpy as np
 import pytest

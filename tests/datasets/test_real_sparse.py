@@ -1,4 +1,4 @@
-"""The sparse real files: published facts, the papers' numbers, time and memory."""
+"""Test the sparse real data files: facts, the papers' numbers, time and memory."""
 
 import time
 import tracemalloc

@@ -1,4 +1,4 @@
-"""What decides the records: bytes, format and options; never a path or a time."""
+"""Test that records depend on bytes, format and options, not on paths or times."""
 
 import gzip
 import hashlib

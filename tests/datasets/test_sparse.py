@@ -1,4 +1,4 @@
-"""Sparse features take the same way as dense ones, and stay sparse."""
+"""Test that sparse features are handled like dense ones, and stay sparse."""
 
 import numpy as np
 import pytest

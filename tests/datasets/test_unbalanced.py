@@ -1,4 +1,4 @@
-"""Unbalanced and equicorrelated classifications: second moments are what they say."""
+"""Test unbalanced and equicorrelated classifications: their second moments."""
 
 import numpy as np
 import pytest

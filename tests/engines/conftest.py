@@ -1,4 +1,4 @@
-"""What the tests of engines share: a SLURM, one per session, and what was seen."""
+"""Fixtures of the tests of engines: one SLURM per session, and observed faults."""
 
 import json
 import os

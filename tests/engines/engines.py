@@ -1,4 +1,4 @@
-"""Engines to run trials on in tests, and what is seen of their processes."""
+"""Engines that run trials in tests, and functions that observe their processes."""
 
 import json
 import os

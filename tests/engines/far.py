@@ -1,4 +1,4 @@
-"""Workers of Dask as on another machine: with another home, cache, data, or package."""
+"""Dask workers as on another machine: with another home, cache, data or package."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""The parent of SLURM's daemons: ends them, their jobs and their folder.
+"""The parent process of SLURM's daemons, which ends them, their jobs and folder.
 
 ``python keeper.py PARENT HOME ROOT`` prints the process ids of the daemons by name, as
 one line of json, and waits for SIGTERM or for the end of the process PARENT.

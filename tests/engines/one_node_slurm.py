@@ -1,8 +1,8 @@
 """A SLURM of one node on the loopback interface, for tests.
 
 The distribution's packages are downloaded and unpacked into a cache folder; nothing is
-installed. The daemons are children of `keeper.py`, which ends them, their jobs and
-their folder when the process that asked for them ends, in any way.
+installed. The daemons are children of `keeper.py`. It ends them, their jobs and their
+folder when the process that asked for them ends in any way.
 """
 
 import fcntl

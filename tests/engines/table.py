@@ -1,6 +1,6 @@
-"""Write what came of every fault on every engine into docs/faults.md.
+"""Write docs/faults.md: the result of every fault on every engine.
 
-`python tests/engines/table.py FILE`, FILE as the tests have left it.
+Usage: `python tests/engines/table.py FILE`, where the tests have written FILE.
 """
 
 import json

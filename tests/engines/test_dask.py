@@ -1,4 +1,7 @@
-"""Faults of hosts on a local Dask cluster; those of trials are in test_faults."""
+"""Test faults of hosts on a local Dask cluster.
+
+Faults of trials are tested in test_faults.
+"""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Faults of a scheduler at an address and of its workers."""
+"""Test faults of a Dask scheduler at an address, and of its workers."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""No number of other code, versions or data than the parent's gets into a folder."""
+"""Test that results of other code, versions or data never get into a folder."""
 
 import os
 import pickle

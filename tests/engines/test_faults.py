@@ -1,7 +1,7 @@
-"""Faults on every engine: what came of each is the table of docs/faults.md.
+"""Test faults on every engine; the results are the table of docs/faults.md.
 
-`make test` kills hosts of one engine, `make test-slow` runs each kind of fault on one
-engine with hosts of its own, `make test-engines` every fault on every engine.
+`make test` kills hosts of one engine. `make test-slow` runs each kind of fault on one
+engine with hosts of its own. `make test-engines` runs every fault on every engine.
 """
 
 import os

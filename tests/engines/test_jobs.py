@@ -1,4 +1,4 @@
-"""What batch systems are asked for, and what they are not: nothing runs here."""
+"""Test what is asked of batch systems; no job runs here."""
 
 import dataclasses
 import re

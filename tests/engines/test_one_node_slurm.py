@@ -1,4 +1,4 @@
-"""The one-node SLURM that engines are tested on."""
+"""Test the one-node SLURM on which engines are tested."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Sweeps whose workers are jobs of a real SLURM, which lose what jobs lose."""
+"""Test sweeps whose workers are jobs of a real SLURM, and lost jobs."""
 
 import logging
 import os

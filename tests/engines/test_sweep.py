@@ -1,4 +1,4 @@
-"""Sweeps from Python, on the backend that the user has made active."""
+"""Test sweeps called from Python, on the user's active joblib backend."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A constraint from outside the package: one file."""
+"""Test a constraint from outside the package, in one file."""
 
 import numpy as np
 import pytest

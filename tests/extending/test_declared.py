@@ -1,4 +1,7 @@
-"""What a class from outside says of itself, and noise rests on, is compared with it."""
+"""Test that declared constants of classes from outside are compared with the code.
+
+These are constants on which the noise depends.
+"""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A penalty from outside the package that is not separable: one file."""
+"""Test a penalty from outside the package that is not separable, in one file."""
 
 import numpy as np
 import pytest

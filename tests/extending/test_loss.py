@@ -1,4 +1,4 @@
-"""A loss from outside the package, with a parameter and no symmetry: one file."""
+"""Test a loss from outside the package, with a parameter and no symmetry."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A paper of known kinds of figures: a yaml, and one file of what is special."""
+"""Test a paper from outside: a yaml, and one file for its special figure."""
 
 import os
 from pathlib import Path

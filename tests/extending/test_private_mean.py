@@ -1,4 +1,4 @@
-"""A problem without labels, and a solver of it, from outside the package: two files."""
+"""Test a problem without labels and its solver, from outside, in two files."""
 
 import dataclasses
 from pathlib import Path

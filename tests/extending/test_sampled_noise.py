@@ -1,6 +1,7 @@
-"""A release of a vector with a secret sample, from a folder outside of the package.
+"""Test a release from outside the package: a noisy vector with a secret sample.
 
-Two files, the release and its twin, and a row of docs/accounting.md; a solver uses it.
+It consists of two files, the release and its twin (second implementation), and a row of
+docs/accounting.md. A solver uses it.
 """
 
 import re

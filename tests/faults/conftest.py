@@ -1,4 +1,4 @@
-"""The runner's fixtures, for faults in whole runs."""
+"""Fixtures of the runner, for faults in whole runs."""
 
 import contextlib
 import importlib.util

@@ -1,4 +1,4 @@
-"""Run one block with a faulty backend, and end as the command line does."""
+"""Run one block with a faulty backend, and exit as the command line does."""
 
 import json
 import sys

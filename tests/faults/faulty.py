@@ -1,6 +1,6 @@
-"""Backends that fail as solvers, machines and people do; they stand for `run_batch`.
+"""Replacements of `run_batch` that fail as solvers, machines and people do.
 
-Every call is told to the file LOG, so that tests can count what was run.
+Every call is written to the file LOG, so that tests can count calls.
 """
 
 import ctypes

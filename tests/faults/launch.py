@@ -1,4 +1,4 @@
-"""Runs in processes of their own, and what is seen of them from outside."""
+"""Run sweeps in other processes, and observe them from outside."""
 
 import ctypes
 import json

@@ -1,7 +1,7 @@
-"""Solvers that do something bad to their process, and what is to come of it.
+"""Solvers that harm their process, each with the expected outcome.
 
-Each fault is a line of the table in docs/faults.md: title, code, status. The code is
-run once the solver has begun; what it defines at its own top level is of no matter.
+Each fault is a row of the table in docs/faults.md: title, code, status. The code runs
+once the solver has begun. What the code defines at its own top level does not matter.
 """
 
 from typing import NamedTuple

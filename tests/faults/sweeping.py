@@ -1,4 +1,4 @@
-"""A run in a process of its own, as JSON on its command line says."""
+"""Run a sweep in its own process, given as JSON on the command line."""
 
 import json
 import os

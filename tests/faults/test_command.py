@@ -1,4 +1,4 @@
-"""The same through the command line, with a solver that is real."""
+"""Test faults through the command line, with a real solver."""
 
 import os
 import signal

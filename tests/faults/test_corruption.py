@@ -1,4 +1,4 @@
-"""Damaged files of a results folder: nothing is invented, little is lost."""
+"""Test damaged files of a results folder: no record is invented, few are lost."""
 
 import json
 import os

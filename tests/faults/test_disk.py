@@ -1,4 +1,4 @@
-"""The disk is full, or takes nothing at all: one sentence, and nothing is lost."""
+"""Test a full or read-only disk: one sentence is printed, and no record is lost."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The run itself is killed, interrupted or told to end; then it is run again."""
+"""Test runs that are killed, interrupted or ended, and then run again."""
 
 import os
 import signal

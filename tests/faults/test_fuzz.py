@@ -1,7 +1,7 @@
-"""Random damage to every kind of file that we write: nothing is changed in silence.
+"""Test random damage to every kind of file that the package writes.
 
-Each case damages one file of a small folder and reads it as a user would. What is read
-is as it was written, or it is left out and that is said.
+Each case damages one file of a small folder and reads it as a user would. Every value
+that is read must be as it was written. Otherwise it is left out, and a message says so.
 """
 
 import contextlib

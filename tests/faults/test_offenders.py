@@ -1,4 +1,4 @@
-"""Solvers that harm their process: their own row tells, and no other row changes."""
+"""Test solvers that harm their process: only their own rows of the table change."""
 
 import os
 import re

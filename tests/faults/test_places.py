@@ -1,4 +1,7 @@
-"""Places that take no results: a sentence, before anything runs where possible."""
+"""Test folders that cannot take results: one sentence, before anything runs.
+
+In a few cases this is possible only during the run.
+"""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Folders that others have made: nothing in them is run, followed or waited for."""
+"""Test results folders from others: their code and links are not used."""
 
 import json
 import os

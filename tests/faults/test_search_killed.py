@@ -1,4 +1,4 @@
-"""A search that is killed in any stage goes on to the very same choice."""
+"""Test that a search killed at any stage continues to the same choice."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Several runs, and `collect_table`, in one folder at once."""
+"""Test several runs, and `collect_table`, in one folder at the same time."""
 
 import json
 import os

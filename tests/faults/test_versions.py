@@ -1,4 +1,4 @@
-"""Results folders that another version of the package wrote."""
+"""Test results folders that another version of the package wrote."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Workers that raise, die, crash or hang: each fault is held against one trial."""
+"""Test workers that raise, die, crash or hang: only one trial is blamed."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Arrays in the layouts that datasets and oracles have."""
+"""Fixtures: arrays in the layouts that datasets and oracles use."""
 
 from types import SimpleNamespace
 

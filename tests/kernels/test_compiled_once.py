@@ -1,4 +1,4 @@
-"""Numbers do not depend on who compiled the kernels."""
+"""Test that numbers do not depend on which process compiled the kernels."""
 
 import os
 import subprocess

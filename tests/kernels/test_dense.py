@@ -1,4 +1,4 @@
-"""Kernels over dense features against plain numpy."""
+"""Test kernels over dense features against plain numpy."""
 
 import numpy as np
 import pytest

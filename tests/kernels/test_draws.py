@@ -1,4 +1,4 @@
-"""Standard laws: exact transforms of the uniforms, law, random access."""
+"""Test draws of standard distributions: exact transforms, laws, random access."""
 
 import numpy as np
 import pytest

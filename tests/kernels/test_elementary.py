@@ -1,4 +1,4 @@
-"""Elementary functions against decimal arithmetic of 40 digits."""
+"""Test elementary functions against decimal arithmetic with 40 digits."""
 
 import math
 from decimal import Decimal, getcontext, localcontext

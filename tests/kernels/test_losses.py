@@ -1,4 +1,4 @@
-"""Compiled losses against the classes, for every loss in the registry."""
+"""Test compiled losses against the classes, for every loss in the registry."""
 
 import pickle
 

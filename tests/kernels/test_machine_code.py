@@ -1,4 +1,4 @@
-"""Machine code is that of the sources, whoever compiled it and in which order."""
+"""Test that machine code belongs to the sources, in any order of compiling."""
 
 import importlib.util
 import json

@@ -1,4 +1,4 @@
-"""Philox against its published vectors, and the uniforms made of it."""
+"""Test Philox against its published vectors, and the uniforms made of it."""
 
 import numpy as np
 import pytest

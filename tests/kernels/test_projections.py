@@ -1,4 +1,4 @@
-"""Compiled projections against those by sorting."""
+"""Test compiled projections against those by sorting."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The fast noisy maximum: the same winner as with all the noise drawn."""
+"""Test that the fast noisy maximum has the same winner as with all noise drawn."""
 
 import numpy as np
 

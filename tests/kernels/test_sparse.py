@@ -1,4 +1,4 @@
-"""The sparse kernels against the dense ones on the same numbers."""
+"""Test the sparse kernels against the dense ones on the same numbers."""
 
 import numpy as np
 import pytest

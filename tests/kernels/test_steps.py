@@ -1,4 +1,4 @@
-"""Compiled steps against the pseudo-code that they stand for."""
+"""Test compiled steps against the pseudo-code that they implement."""
 
 import numpy as np
 import pytest

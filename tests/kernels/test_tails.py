@@ -1,8 +1,8 @@
-"""The tails beyond the outermost cells of the uniforms, and the draws that stay.
+"""Test tails of draws whose uniforms are in an outermost cell; others stay.
 
-An outermost cell comes once in 2^51 draws. But Philox under a key is a permutation of
-its counters, so that the counter (the position, and half of the seed) of any two
-uniforms can be computed: such streams are made here.
+An outermost cell occurs once in 2^51 draws. But Philox with a fixed key is a
+permutation of its counters. So the counter (the position, and half of the seed) of any
+two uniforms can be computed. The tests make such streams.
 """
 
 import hashlib

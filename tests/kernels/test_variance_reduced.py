@@ -1,4 +1,4 @@
-"""Compiled variance-reduced steps against the pseudo-code, dense and sparse."""
+"""Test compiled variance-reduced steps against the pseudo-code."""
 
 import numpy as np
 import pytest

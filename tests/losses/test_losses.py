@@ -1,4 +1,4 @@
-"""Properties of every loss in the registry."""
+"""Test properties of every loss in the registry."""
 
 import dataclasses
 import math

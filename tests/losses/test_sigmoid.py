@@ -1,4 +1,4 @@
-"""The sigmoid loss: smooth, not convex, judged by the norm of the gradient."""
+"""Test the sigmoid loss: smooth, not convex, judged by the gradient's norm."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What a loss says of itself decides who serves it, and what is certified."""
+"""Test how a loss's declared properties decide on solvers and certificates."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""A loss that cannot be compiled is refused by name, and never diverges."""
+"""Test that a loss that cannot be compiled is refused by name, and never diverges."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Norms at p = 6 beside the set functions that they are said to come from."""
+"""Norms for p = 6, with the set functions that define them."""
 
 import itertools
 import math

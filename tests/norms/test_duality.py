@@ -1,4 +1,4 @@
-"""Norms of any size: what duality says, and what large ones cost."""
+"""Test norms of any size: duality, and the cost of large ones."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Every norm against all 2^6 - 1 sets, by programs that know nothing of norms."""
+"""Test every norm against all 2^6 - 1 sets, by programs independent of norms."""
 
 import itertools
 import math

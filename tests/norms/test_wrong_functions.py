@@ -1,4 +1,4 @@
-"""Functions that make no norm are refused in one sentence, with sets that show it."""
+"""Test that functions that define no norm are refused, with sets that show why."""
 
 import math
 

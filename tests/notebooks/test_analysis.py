@@ -1,4 +1,4 @@
-"""Read the notebook as its readers do, and run it with and without results."""
+"""Test the analysis notebook: read it, and run it with and without results."""
 
 import ast
 import json

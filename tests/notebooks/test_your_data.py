@@ -1,4 +1,4 @@
-"""Run the notebook of one's own data as it is, in an empty folder."""
+"""Test that the notebook on own data runs unchanged in an empty folder."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""How far a point is from a minimiser, by the subdifferential of its penalty."""
+"""Compute how far a point is from stationarity, by the subdifferential."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Properties of every separable penalty in the registry, and of the general form."""
+"""Test properties of every separable penalty, and of the general form."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Penalties from submodular functions: optima, who serves them, and bad input."""
+"""Test penalties from submodular functions: optima, solvers, and bad input."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Releases of any kind, told what their class does not take for granted."""
+"""Make releases and laws of any kind, with all fields that their classes need."""
 
 import importlib
 import inspect

@@ -1,4 +1,4 @@
-"""The replay of a run on a neighbour, without a solver: mechanisms and functions."""
+"""Replay mechanisms and functions on a neighbour, without a solver."""
 
 from dp_erm_bench.trust.replay import Log, Writer, compare_logs
 

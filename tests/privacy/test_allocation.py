@@ -1,4 +1,4 @@
-"""Random allocation: one pair dominates, its profile is never too small."""
+"""Test random allocation: one pair dominates, and its profile is an upper bound."""
 
 import math
 from dataclasses import replace

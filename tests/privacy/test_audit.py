@@ -1,4 +1,4 @@
-"""The replay audit: quiet for sound solvers, loud for broken ones."""
+"""Test the replay audit: no complaint about sound solvers, one for broken ones."""
 
 import copy
 import dataclasses

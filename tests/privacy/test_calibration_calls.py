@@ -1,4 +1,4 @@
-"""What a calibration asks of the accountants, and that it moves the right way."""
+"""Test how often a calibration calls accountants, and that noise is monotone."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Samples of fixed size: what is drawn, and what is charged for it."""
+"""Test samples of fixed size: what is drawn, and what is charged for it."""
 
 import itertools
 import math

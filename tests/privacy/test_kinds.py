@@ -1,4 +1,4 @@
-"""Accountants ask a release's law, and know no kind of release by its name."""
+"""Test that accountants use only a release's law, not the name of its class."""
 
 import ast
 import inspect

@@ -1,4 +1,4 @@
-"""Laplace noise on a vector of l1 sensitivity: as private as one number."""
+"""Test that Laplace noise on a vector is as private as on one number."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Draws in the far tails, two candidates in closed form, and 10^4 seeds."""
+"""Test draws in far tails, closed forms of selections, and 10^4 seeds."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Mechanisms: counted, independent, and the same whatever the batch."""
+"""Test that mechanisms count uses, and draw the same noise in any batch."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The accounting of objective perturbation against exact one-dimensional laws."""
+"""Test the accounting of objective perturbation against exact laws in 1-D."""
 
 import math
 

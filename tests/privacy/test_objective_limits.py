@@ -1,8 +1,9 @@
-"""Objective perturbation where psi is not smooth, or a set: exact laws with atoms.
+"""Test objective perturbation for a non-smooth psi or a set, by exact laws.
 
 The proof in ``privacy.objective`` is for smooth psi, and passes to the limit. Here the
-law of the minimiser in two dimensions is written down as it is: densities where both
-coordinates are free, on lines where one sits in a corner of psi, and atoms.
+law of the minimiser in two dimensions is written down. It has densities where both
+coordinates are free, and on lines where one coordinate is at a kink of psi. It also has
+atoms.
 """
 
 import itertools

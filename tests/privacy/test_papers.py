@@ -1,4 +1,4 @@
-"""Errors in papers and libraries that docs/privacy.md says are reproduced here."""
+"""Test the errors in papers and libraries that docs/privacy.md describes."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Releases of one-solve methods: laws, counts, independence."""
+"""Test releases of methods that solve once: laws, counts, independence."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The whole privacy profile agrees with exact ones and with the certificates."""
+"""Test the whole privacy profile against exact ones and certificates."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Each release's draw against the law that its event accounts for."""
+"""Test each release's draws against the law that is accounted."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Filters: which random steps pass, and that a run of them is below its curve."""
+"""Test filters: which random steps pass, and that runs stay below the curve."""
 
 import itertools
 import math

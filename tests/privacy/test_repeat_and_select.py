@@ -1,4 +1,4 @@
-"""The best of a secret number of runs: its law, its draws and what it may not tell."""
+"""Test the best of a secret number of runs: law, draws, and secrecy."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Rates, counts and tolerances reach the accountants as they are, or rounded up."""
+"""Test that accountants get rates, counts and tolerances exact or rounded up."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Poisson sampling: each record independently, with the declared probability."""
+"""Test Poisson sampling: independent records with the declared probability."""
 
 import numpy as np
 import pytest

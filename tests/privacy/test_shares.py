@@ -1,4 +1,4 @@
-"""Releases that take a share of the budget: their noise, their law, their account."""
+"""Test releases that take a share of the budget: noise, law and accounting."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""One pass that reads records once: its law, its mechanism and the printed constant."""
+"""Test one pass that reads records once: law, mechanism, printed constant."""
 
 import itertools
 import math

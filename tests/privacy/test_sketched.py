@@ -1,4 +1,4 @@
-"""Noise on a random sketch: its law, its draws, and what a sketch may not be."""
+"""Test noise on a random sketch: its law, its draws, and refused sketches."""
 
 import itertools
 import math

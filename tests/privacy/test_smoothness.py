@@ -1,4 +1,4 @@
-"""Private smoothness constants: sensitivity, noise, floor, and who may see what."""
+"""Test private smoothness constants: sensitivity, noise, floor, and access."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Streams: a function of identity and purpose alone, and no two alike."""
+"""Test that a stream depends on identity and purpose alone, and none are equal."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""Problems from names: what auto stands for, and every sentence."""
+"""Test problems built from names: the meaning of auto, and every error message."""
 
 import dataclasses
 

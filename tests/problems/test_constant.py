@@ -1,4 +1,4 @@
-"""The constant model: the best answer without features, of each loss and domain."""
+"""Test the constant model: the best constant margin for each loss and domain."""
 
 import dataclasses
 import math

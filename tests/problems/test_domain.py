@@ -1,4 +1,4 @@
-"""The bound on the loss's derivative over the domain of w."""
+"""Test the bound on the loss's derivative over the domain of w."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Least squares on the Gram matrix against the dense oracle."""
+"""Test least squares on the Gram matrix against the dense oracle."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What held-out records say, against scikit-learn."""
+"""Test measures on held-out records against scikit-learn."""
 
 import warnings
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Constants and the optimum are computed once where nothing changed, anew elsewhere."""
+"""Test that constants and the optimum are computed again only after a change."""
 
 import dataclasses
 import itertools

@@ -1,4 +1,4 @@
-"""Mean estimation: records without labels, bounds of them, sweeps of the problem."""
+"""Test mean estimation: records without labels, their bounds, and sweeps."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The certified optimum of sparse features: that of dense ones, never densified."""
+"""Test the certified optimum for sparse features, which stay sparse."""
 
 import dataclasses
 import itertools

@@ -1,4 +1,4 @@
-"""The certificate and the solvers behind the reference optimum, one by one."""
+"""Test the certificate and each solver behind the reference optimum."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The certified optimum over boxes, balls and the simplex, for every loss."""
+"""Test the certified optimum over boxes, balls and the simplex, for every loss."""
 
 import math
 

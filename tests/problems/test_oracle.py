@@ -1,4 +1,4 @@
-"""The oracle of a batch of trials against plain numpy and single trials."""
+"""Test the oracle of a batch of trials against plain numpy and single trials."""
 
 import itertools
 

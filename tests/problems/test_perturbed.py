@@ -1,4 +1,4 @@
-"""Minimisers of perturbed objectives: optimality, and the distance that is claimed."""
+"""Test minimisers of perturbed objectives, and the bounds on their distance."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Population risk: against other formulas and samples, and a twin that is caught."""
+"""Test population risk against other formulas and samples, and a broken copy."""
 
 import dataclasses
 

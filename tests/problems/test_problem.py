@@ -1,4 +1,4 @@
-"""The objective: values, gradients, keys, for every loss and penalty."""
+"""Test the objective for every loss and penalty: values, gradients, keys."""
 
 import dataclasses
 import itertools

@@ -1,4 +1,4 @@
-"""Published smoothness constants, and what is averaged to have them."""
+"""Test published smoothness constants, and the means that they are made of."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Outer products, curvatures and geometries: against numpy, dense and sparse."""
+"""Test outer products, curvatures and metrics against numpy, dense and sparse."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Smoothness constants against the curvature of the data term."""
+"""Test smoothness constants against the curvature of the data term."""
 
 import dataclasses
 

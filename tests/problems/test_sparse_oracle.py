@@ -1,4 +1,4 @@
-"""The same problem dense and sparse: the same numbers, whatever the solver."""
+"""Test that a problem has the same numbers dense and sparse, for every solver."""
 
 import numpy as np
 import pytest

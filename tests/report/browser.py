@@ -1,4 +1,4 @@
-"""A headless Chromium over its debugging pipe: what a page asks for and says."""
+"""Drive a headless Chromium over its debugging pipe, and record its requests."""
 
 import fcntl
 import json

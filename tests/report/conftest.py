@@ -1,4 +1,4 @@
-"""A synthetic tidy table with the columns that the runner writes."""
+"""Fixtures: a synthetic results table with the columns that the runner writes."""
 
 import json
 

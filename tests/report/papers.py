@@ -1,4 +1,4 @@
-"""The figures of the papers, as their yaml states them."""
+"""Read the figures of the papers from their yaml."""
 
 from dp_erm_bench import registry
 from dp_erm_bench.report.figure import Drawing, figures_of

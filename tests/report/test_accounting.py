@@ -1,4 +1,4 @@
-"""The figure and the claims of the accounting study, from its own rows."""
+"""Test the figure and the claims of the accounting study on its own rows."""
 
 import functools
 

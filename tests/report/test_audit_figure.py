@@ -1,4 +1,4 @@
-"""The audit's figure: every audit is drawn, violations are seen, nothing is cut."""
+"""Test the audit's figure: all audits and violations are visible."""
 
 import dataclasses
 

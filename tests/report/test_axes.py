@@ -1,4 +1,4 @@
-"""Ticks and styles."""
+"""Test the ticks and styles of axes."""
 
 import itertools
 import re

@@ -1,4 +1,4 @@
-"""Captions say what stands behind a figure, and what its epsilon is worth."""
+"""Test that captions say how a figure was made, and what its epsilon means."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Verdicts of claims over synthetic tables with known answers."""
+"""Test verdicts of claims on synthetic tables with known answers."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What claims must state, against the measures that read it."""
+"""Test what claims must state, against the measures that read them."""
 
 import subprocess
 import sys

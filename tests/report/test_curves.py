@@ -1,4 +1,4 @@
-"""Look-ups in the tidy table."""
+"""Test look-ups in the results table."""
 
 import math
 

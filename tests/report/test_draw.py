@@ -1,4 +1,4 @@
-"""Figures drawn from synthetic tables: files, legends, logs, missing data."""
+"""Test figures drawn from synthetic tables: files, legends, logs, missing data."""
 
 import dataclasses
 import math

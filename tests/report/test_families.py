@@ -1,4 +1,4 @@
-"""Who is better over families of data: known answers, and what chance does."""
+"""Test comparisons over families of data: known answers, and chance."""
 
 import math
 

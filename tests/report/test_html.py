@@ -1,4 +1,4 @@
-"""The report as one page: self-contained, escaped, every link and claim resolves."""
+"""Test the report as one page: self-contained, escaped, with working links."""
 
 import base64
 import csv
@@ -244,7 +244,7 @@ def test_what_was_plotted_is_on_the_page_with_its_caption(sweep, tmp_path):
     assert run_command("plot", [str(own), *given, "--format=png"]) == 0
     said = checked(report_page([own])).text
     text = " ".join(said)
-    assert "curves_objective_passes" in text and "Objective" in text
+    assert "curves_objective_passes" in text and "objective F(w)" in text
 
 
 def test_the_page_begins_with_what_was_asked_and_the_answer(sweep):

@@ -1,4 +1,4 @@
-"""Sheets as wide as a paper's columns, their captions beside them, nothing lost."""
+"""Test that figures fit a paper's columns, and that captions are complete."""
 
 import itertools
 import re

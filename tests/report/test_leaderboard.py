@@ -1,4 +1,4 @@
-"""The leaderboard: standings, profiles, figures, the page and the yaml."""
+"""Test the leaderboard: ranks, profiles, figures, the page and the yaml."""
 
 import functools
 import itertools
@@ -287,7 +287,8 @@ def test_no_algorithm_wins_that_the_base_rate_beats():
     assert list(winners_by_problem(found)) == [("a9a_l2", 1.0, [])]
     text = text_of(table_of(*rows))
     assert "| a9a_l2 | *the base rate* |" in text
-    assert "beats the constant model in the objective: a9a_l2 at epsilon 1\n" in text
+    said = "constant model in the objective on these problems: a9a_l2 at epsilon 1.\n"
+    assert said in text
     near = [runs("a9a_l2", "gd", around(0.1), models=base), *rows]
     assert [one for *_, one in winners_by_problem(standings_of(table_of(*near)))] == [
         ["gd"]
@@ -512,7 +513,9 @@ def test_the_page_says_who_wins_where(table):
     text = text_of(table)
     assert "| a9a_l2 | **gd** (sgd) | **gd** (sgd) |" in text
     assert "| madelon_l2 | *w = 0* | *w = 0* |" in text
-    assert "beats w = 0 in the objective: madelon_l2 at epsilon 1, 10" in text
+    assert (
+        "w = 0 in the objective on these problems: madelon_l2 at epsilon 1, 10." in text
+    )
     assert "| gd | 4 | 2 | 0 | 2 |" in text
 
 
@@ -520,7 +523,10 @@ def test_the_page_and_captions_name_those_in_doubt(table, tmp_path, monkeypatch)
     assert "doubt" not in text_of(table)
     doubt = np.where(table["line"].eq("sgd"), "checked, uncharged: solved", "")
     table = table.assign(doubt=doubt, checked=doubt == "")
-    said = "Passed dp-erm-bench check with a doubt: sgd (checked, uncharged: solved)."
+    said = (
+        "These algorithms passed dp-erm-bench check with a doubt: sgd (checked, "
+        "uncharged: solved)."
+    )
     assert f"\n- {said}\n" in text_of(table)
     captions = []
     monkeypatch.setattr(
@@ -531,17 +537,15 @@ def test_the_page_and_captions_name_those_in_doubt(table, tmp_path, monkeypatch)
 
 
 def test_the_page_says_where_the_majority_is_as_good(table):
-    assert "the larger class in test accuracy: madelon_l2 at epsilon 1, 10" in text_of(
-        table
-    )
+    said = "the larger class in test accuracy on these problems: madelon_l2 at epsilon"
+    assert f"{said} 1, 10." in text_of(table)
 
 
 def test_the_page_says_where_the_base_rate_is_as_good():
     good = runs("a9a_l2", "gd", around(0.1), risk=0.59)
     bad = runs("madelon_l2", "gd", around(0.1), risk=0.6)
-    assert "the base rate in test risk: madelon_l2 at epsilon 1\n" in text_of(
-        table_of(good, bad)
-    )
+    said = "the base rate in test risk on these problems: madelon_l2 at epsilon 1.\n"
+    assert said in text_of(table_of(good, bad))
 
 
 def test_held_out_records_are_told_at_every_epsilon():
@@ -571,17 +575,17 @@ def test_of_numbers_a_page_tells_rmse_and_r2_beside_the_mean(table):
     text = text_of(with_numbers(table))
     assert "## Problems: squared loss" in text
     _, _, _, own = re.split(r"## Problems: .*", text)
-    assert "Held-out records: test risk / RMSE / R²." in own
+    assert "On held-out records, each cell has the test risk / RMSE / R²." in own
     assert "accuracy" not in own and "AUC" not in own
     assert "| ssp | 3 / 2.500 / 0.600 | 3 / 2.500 / 0.600 |" in own
     assert "| *mean of the labels, not private* | 8 / 4.000 / -0.010 |" in own
     assert "| *optimum, not private* | 2 / 2.000 / 0.750 |" in own
     assert "| *w = 0* | 40 / 9.000 / -4.000 |" in own
-    assert "the mean of the labels in test risk: nowhere" in own
+    assert "beats the mean of the labels in test risk on every problem." in own
     # The other boards say what they said.
     assert text_of(table).split("## Problems")[1] == text.split("## Problems")[1]
-    told = "On the squared loss `ssp` ends 1 times above the best of a problem"
-    assert told in text and "On the squared loss" not in text_of(table)
+    told = "On the squared loss, the error of `ssp` is 1 times the smallest error"
+    assert told in text and "On the squared loss," not in text_of(table)
 
 
 def test_the_page_has_every_number_and_every_refusal(table):
@@ -589,7 +593,10 @@ def test_the_page_has_every_number_and_every_refusal(table):
     assert "**0.1 [0.0984, 0.102]**" in text
     assert "| random_cd | 0.4 [" in text
     assert "| *w = 0* | 1 | 1 | 0 |" in text
-    assert "- skipped: random_cd at epsilon 1, 10: it does not serve madelon" in text
+    assert (
+        "- `random_cd` did not run at epsilon 1, 10, with the message `it does not"
+        in text
+    )
     assert "l2 penalty 0.01" in text and "constraint l1_ball" in text
 
 
@@ -607,7 +614,10 @@ def test_the_page_says_what_it_rests_on(table):
     edges = ["  a9a_l2 / gd, epsilon = 1: step top in {}", "  none of the above"]
     text = text_of(table, edges, manifest)
     assert "profile default, a processor, 0123456)" in text
-    assert "In 1 of 12 lines a better choice may exist: in 0 the search" in text
+    assert (
+        "A better setting may exist for 1 of the 12 tuned settings. For 0 of these"
+        in text
+    )
     assert text.count("- dorothea: no mirror") == 1
     assert f"over {SEEDS} report seeds" in text
     assert "Tuning is not charged" in text and "batch size 1" in text
@@ -651,23 +661,24 @@ def test_the_page_says_who_is_better_on_other_data(table):
     rival = found.set_index("other").loc["sgd"]
     assert rival["better"] == found["better"].min() > 0.9
     assert answers[0][1].startswith(
-        "`gd` is ahead of most. On other data its error is smaller than that of "
-        "`sgd`, the nearest rival, with probability "
-        f"{100 * rival['better']:.0f} %, and {rival['ratio']:.2g} times as large on "
-        "average. "
+        "`gd` ranks first, by its mean probability to have a smaller error than "
+        "another algorithm. Its nearest rival is `sgd`. On other data, the error of "
+        "`gd` is smaller than that of `sgd` with probability "
+        f"{100 * rival['better']:.0f} %. On average, it is {rival['ratio']:.2g} times "
+        "as large. "
     )
-    words = "there is one family of data here, which says nothing about others."
+    words = "all data are one family, which says nothing about other data."
     assert answers[1][1] == words
     assert "**wins**" not in head and "## Rules" in l1
     # 4 sets, of which a5a and a9a are one; random_cd is refused on madelon.
     assert (
-        "on 4 families (for some pairs 3): adult, electricity, madelon, w8a."
+        "on 4 families of data (for some pairs 3): adult, electricity, madelon, w8a."
         in " ".join(l2.split())
     )
     heads = next(line for line in l2.splitlines() if line.startswith("|  |"))
     assert heads == "|  | gd | sgd | random_cd |"
     assert "| random_cd | 0 / 0 | 0 / 0 |  |" in l2
-    assert "Nothing is said about other data: adult is one family." in l1
+    assert "The data of one family, adult, say nothing about other data." in l1
 
 
 def test_pairs_of_lines_are_a_table_of_their_own(table):

@@ -1,4 +1,4 @@
-"""Rates: slopes of excess risk, quotients of bounds, noise of releases."""
+"""Test claims on rates: slopes of excess risk, ratios of bounds, noise."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Claims on shares of the error at 0, on bands and on supports."""
+"""Test claims on shares of the error at w = 0, on bands and on supports."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The experiment talwar2015: its figures, its noise, what its yaml states."""
+"""Test the experiment talwar2015: its figures, its noise, and its yaml."""
 
 import functools
 import math

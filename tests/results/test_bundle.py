@@ -1,4 +1,7 @@
-"""A zip of a results folder is anyone's; of undeclared data it tells nothing."""
+"""Test the zip of a results folder, which reveals nothing about private data.
+
+Data are private unless they are declared public.
+"""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Panels and lines of sweeps, and what may be pooled."""
+"""Test the panels and lines of sweeps, and which runs may be pooled."""
 
 import json
 

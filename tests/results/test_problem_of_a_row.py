@@ -1,4 +1,4 @@
-"""What decides a number tells lines apart; seeds, and what decides none, do not."""
+"""Test that lines differ in exactly the settings that can change a number."""
 
 import dataclasses
 import inspect

@@ -1,4 +1,4 @@
-"""Records as they are written; how they are read is told in test_store."""
+"""Test records as they are written; test_store tests how they are read."""
 
 import json
 import multiprocessing

@@ -1,4 +1,4 @@
-"""What is expected untuned, from public numbers; `algorithm=auto` and `advise`."""
+"""Test the expected error of untuned algorithms, `algorithm=auto` and `advise`."""
 
 import json
 import math

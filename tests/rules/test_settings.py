@@ -1,4 +1,7 @@
-"""Rules for parameters that nobody gave: public, resolved before keys, of use."""
+"""Test rules for parameters that the user leaves out.
+
+They use public numbers only, are resolved before keys are made, and are useful.
+"""
 
 import itertools
 import json

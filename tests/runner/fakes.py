@@ -1,4 +1,4 @@
-"""Backends for the runner's tests: they stand where `runner.execute.run_batch` does."""
+"""Replacements of `runner.execute.run_batch` for tests of the runner."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""Blocks that the runner's tests start from."""
+"""Blocks with which tests of the runner begin."""
 
 SMALL = {"name": "log1", "n": 60, "p": 5}
 

@@ -1,4 +1,4 @@
-"""The worker that starts before the parent knows what is to do."""
+"""Test the worker that starts before the parent has planned the run."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Execution of a batch: records that are complete, whatever happens."""
+"""Test the execution of a batch: records are complete, even after errors."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Identities are frozen: they seed the draws that published numbers are made of."""
+"""Test that identities never change: they seed the noise of published numbers."""
 
 import dataclasses
 import hashlib

@@ -1,4 +1,4 @@
-"""The ledger with hosts that are played: sizes of tasks, deaths and losses."""
+"""Test the ledger with simulated hosts: task sizes, dead workers, lost hosts."""
 
 import heapq
 import itertools

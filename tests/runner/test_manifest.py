@@ -1,4 +1,4 @@
-"""The manifest of a run is complete, and every row of the table leads to one."""
+"""Test that manifests are complete, and that every row of a table names one."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Costs of the runner itself, in CPU time and counts: a loaded machine is no slower."""
+"""Test the runner's own costs in CPU time and counts, which no load changes."""
 
 import gc
 import resource

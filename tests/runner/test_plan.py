@@ -1,4 +1,4 @@
-"""mode=plan: counts, times that rest on records, nothing that runs."""
+"""Test mode=plan: counts, times estimated from records, and that nothing runs."""
 
 import pytest
 

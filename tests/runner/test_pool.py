@@ -1,4 +1,4 @@
-"""Real worker processes: their faults, their threads, their end."""
+"""Test real worker processes: their faults, their threads, their end."""
 
 import errno
 import json

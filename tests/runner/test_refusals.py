@@ -1,4 +1,7 @@
-"""What an algorithm cannot serve: a skipped row in a sweep, the same words in a fit."""
+"""Test problems that an algorithm refuses: a skipped row, or the same message.
+
+A sweep records the row, and a fit raises the error.
+"""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""A row of the table leads back to its run: the same trials, the same bits."""
+"""Test that a row of the table can be run again with the same bits."""
 
 import json
 import re

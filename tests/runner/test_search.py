@@ -1,4 +1,4 @@
-"""tune.search: it leaves its grid, ends in time, and says where it may be wrong."""
+"""Test tune.search: it leaves its grid, ends in time, and reports doubts."""
 
 import csv
 import json

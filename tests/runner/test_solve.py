@@ -1,4 +1,4 @@
-"""Declare, calibrate, run: a batch of trials on one problem."""
+"""Test a batch of trials on one problem: declare, calibrate, run."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Tasks: trials that are not fits go through the same plan, store and workers."""
+"""Test tasks: trials that are not fits use the same plan, store and workers."""
 
 import contextlib
 import io

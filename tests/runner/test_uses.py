@@ -1,4 +1,4 @@
-"""Runs that did not do what their solvers declare, and runs that may stop early."""
+"""Test runs that differ from what their solvers declare, and early stops."""
 
 import math
 

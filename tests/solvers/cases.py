@@ -1,7 +1,7 @@
-"""Algorithms, in all variants, that the solvers' tests go through.
+"""Algorithms in all variants, for the tests of solvers.
 
-Nothing here lists the algorithms, losses or penalties: the yaml files do. Penalties
-are the separable ones, which many tests take apart.
+Algorithms, losses and penalties are read from the yaml files, not listed here. The
+penalties are the separable ones, because many tests use their parts.
 """
 
 import contextlib

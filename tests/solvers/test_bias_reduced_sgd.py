@@ -1,4 +1,4 @@
-"""Bias-reduced SGD: its levels, its length, its estimator and its broken twins."""
+"""Test bias-reduced SGD: levels, length, estimator, and broken copies."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Boosting: its runs, its scores, what it refuses, and its broken twins."""
+"""Test boosting: runs, scores, refusals, and broken copies."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Projected steps: where they end, what they need, who refuses constraints."""
+"""Test projected steps: their limits, their needs, and refused constraints."""
 
 import functools
 import itertools

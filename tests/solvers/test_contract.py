@@ -1,4 +1,7 @@
-"""Every algorithm of conf/ keeps the contract; what only some of them are asked."""
+"""Test that every algorithm of conf/ passes the checks of the contract.
+
+Some further tests are for some algorithms only.
+"""
 
 from unittest.mock import patch
 

@@ -1,4 +1,4 @@
-"""Dual Frank-Wolfe: its points, its gap, its sensitivity and its broken twins."""
+"""Test dual Frank-Wolfe: points, gap, sensitivity, and broken copies."""
 
 import dataclasses
 import math

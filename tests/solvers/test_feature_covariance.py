@@ -1,4 +1,4 @@
-"""Gradient descent in a published geometry: without noise, its noise, its faults."""
+"""Test gradient descent in a published metric: its limit, noise and faults."""
 
 import math
 from itertools import chain

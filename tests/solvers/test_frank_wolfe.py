@@ -1,4 +1,4 @@
-"""Private Frank-Wolfe: its steps, its sparsity, its sensitivity."""
+"""Test private Frank-Wolfe: its steps, its sparsity, its sensitivity."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Greedy rules: constants, limits, and the proof of noise on the gradient."""
+"""Test greedy rules: constants, limits, and the proof of noise on the gradient."""
 
 import numpy as np
 import pytest

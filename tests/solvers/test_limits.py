@@ -1,4 +1,4 @@
-"""What the steps of single algorithms do without noise."""
+"""Test what the steps of single algorithms do without noise."""
 
 import numpy as np
 import pytest

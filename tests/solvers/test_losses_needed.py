@@ -1,4 +1,4 @@
-"""What solvers refuse of losses without a constant that steps follow."""
+"""Test that solvers refuse losses without a constant that their steps need."""
 
 import numpy as np
 import pytest

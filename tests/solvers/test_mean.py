@@ -1,4 +1,4 @@
-"""The mean with noise, projected, or decoded from a sketch."""
+"""Test estimates of the mean: noisy, projected, or decoded from a sketch."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Private mirror descent: the maps, the steps, what is refused. And DP-GD."""
+"""Test private mirror descent: maps, steps and refusals. DP-GD is tested, too."""
 
 import math
 

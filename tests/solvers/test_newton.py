@@ -1,4 +1,4 @@
-"""Newton steps: exact without noise, noise in closed form, its bound, its faults."""
+"""Test Newton steps: exact without noise, noise in closed form, bound, faults."""
 
 import math
 from itertools import chain

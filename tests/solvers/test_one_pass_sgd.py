@@ -1,4 +1,4 @@
-"""One pass of subgradient descent: what it reads, draws, steps and refuses."""
+"""Test one pass of subgradient descent: its reads, draws, steps and refusals."""
 
 import math
 

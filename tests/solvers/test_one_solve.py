@@ -1,4 +1,4 @@
-"""Methods that publish one answer: sensitivities, laws, refusals."""
+"""Test methods that publish one answer: sensitivities, laws, refusals."""
 
 import math
 

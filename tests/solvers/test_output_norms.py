@@ -1,4 +1,4 @@
-"""Output perturbation in other norms: projections in linf, Laplace noise in l1."""
+"""Test output perturbation in other norms: max-norm projections, l1 noise."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Hostile neighbours never move the last iterate of permutation SGD past its bound."""
+"""Test that the worst neighbours stay within permutation SGD's sensitivity."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Every algorithm with smoothness=private, in every variant of its parameters."""
+"""Test every algorithm with smoothness=private, in every variant."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Steps of gd and sgd along noisy means that are projected on the ball of means."""
+"""Test gd and sgd steps along noisy means, projected on the ball of means."""
 
 import math
 

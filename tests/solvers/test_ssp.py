@@ -1,4 +1,4 @@
-"""Least squares from noisy moments: exact without noise, its ridges, its faults."""
+"""Test least squares from noisy moments: exact limit, ridges, faults."""
 
 import math
 from itertools import chain

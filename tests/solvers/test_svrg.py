@@ -1,4 +1,4 @@
-"""DP-SVRG: its limit, its schedule, its sensitivities and its account."""
+"""Test DP-SVRG: its limit, schedule, sensitivities and accounting."""
 
 import functools
 import math

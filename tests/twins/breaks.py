@@ -1,4 +1,4 @@
-"""The ways in which a solver is broken, and the twins: kind x break."""
+"""The ways in which a solver is broken, and the broken copies that they give."""
 
 import contextlib
 import dataclasses

@@ -1,4 +1,4 @@
-"""The checks that twins are put through, each with the word that tables use."""
+"""The checks that broken copies of solvers go through, with their short names."""
 
 import contextlib
 from unittest.mock import patch

@@ -1,4 +1,4 @@
-"""The kinds of releases, each in a sound solver of the package that makes it."""
+"""A sound solver of the package for each kind of release."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,4 +1,4 @@
-"""Goodness of fit: what a run adds and samples, against the law that is accounted."""
+"""Tests of fit of a run's noise and samples to the law that is accounted."""
 
 from unittest.mock import patch
 

@@ -1,4 +1,4 @@
-"""Mechanisms that do not do what they say."""
+"""Mechanisms that do not do what they declare."""
 
 import numpy as np
 

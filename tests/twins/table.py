@@ -1,4 +1,4 @@
-"""The page broken_twins: which check finds which twin."""
+"""The page broken_twins: which check detects which broken copy."""
 
 from tests.contract.corpus import BROKEN, SOUND
 from tests.pages import find_page
@@ -10,18 +10,23 @@ DOC = find_page("broken_twins")
 HEAD = """\
 # Broken twins
 
-Each kind of release is used in a solver of the package, broken in one way at a time,
-and put through the checks that every algorithm must pass. A cell lists the checks that
-find the fault. A fault that no check finds fails the tests, and so does a sound solver
-that a check accuses (`tests/twins`, `tests/contract/test_twins.py`). Empty: the fault
-has no meaning for the release. Written by `python -m tests.twins`; do not edit.
+A *broken twin* is a copy of a solver with one deliberate fault. For each kind of
+release, every fault is put into a solver of the package. The twin then goes through the
+checks that every algorithm must pass. The large table shows which checks find which
+fault. An empty cell means that the fault does not apply to the release. The tests fail
+if no check finds a fault, or if a check complains about a correct solver
+(`tests/twins`, `tests/contract/test_twins.py`). `python -m tests.twins` writes this
+page; do not edit it.
 
-Faults in the other kinds are tested elsewhere: samples of fixed size in
-`tests/solvers/test_bias_reduced_sgd.py`, random allocation in
-`tests/privacy/test_allocation.py`, random sketches in `tests/solvers/test_mean.py`,
-repeated runs (a run that is not counted, K published) in
-`tests/solvers/test_boosting.py`, minimisers on the dual (no ridge, 1 / n instead of
-2 / (D n), the last point unpaid) in `tests/solvers/test_dual_frank_wolfe.py`.
+Other tests cover the faults of the other kinds of releases:
+
+- samples of fixed size: `tests/solvers/test_bias_reduced_sgd.py`
+- random allocation: `tests/privacy/test_allocation.py`
+- random sketches: `tests/solvers/test_mean.py`
+- repeated runs, with a run that is not counted or with the number of runs published:
+  `tests/solvers/test_boosting.py`
+- minimisers on the dual, without a ridge, with 1 / n instead of 2 / (D n), or with a
+  last point that is not charged: `tests/solvers/test_dual_frank_wolfe.py`
 
 """
 WORDS = {
@@ -42,26 +47,61 @@ WORDS = {
 }
 MEANINGS = {
     "uses_are_those_declared": "each mechanism is used as often as declared",
-    "declarations_know_no_data": "neighbours declare the same",
-    "the_noise_is_recounted": "noise and uses are read off a run's answers and "
-    "accounted by the second implementation",
-    "samples_are_those_charged": "the records that are summed are those that the "
+    "declarations_know_no_data": "declarations are the same on neighbouring data",
+    "the_noise_is_recounted": "the noise and the number of uses are read from the "
+    "answers of a run; a second implementation computes their epsilon",
+    "samples_are_those_charged": "a sum contains exactly the records that the "
     "mechanism drew",
-    "records_are_read_once": "a record moves one query at most, and none where it is "
-    "not among those that were handed out",
-    "runs_repeat": "a second run has the same bits, other seeds have other noise",
-    "draws_are_distinct": "no draw is used again",
-    "global_random_state_is_untouched": "numpy's and Python's generators are unmoved",
-    "replay_audit": "the same answers on a neighbour: queries move by the declared "
-    "sensitivity at most, iterates not at all",
-    "private_constants_are_audited": "the same with released smoothness constants",
-    "the_limit_is_reached": "without noise the minimum is reached",
-    "goodness of fit": "the noise, winners and samples of 1500 runs (150 of a solver "
-    "that runs alone) have the law that is accounted",
-    "exact scale": "the scale is that of the formulas, number by number",
-    "statistical audit": "100 to 4000 runs a side on worst-case neighbours refute the "
-    "claimed profile",
+    "records_are_read_once": "a record changes at most one query, and only if the "
+    "mechanism handed out this record",
+    "runs_repeat": "a second run gives the same bits; another seed gives other noise",
+    "draws_are_distinct": "no random draw is used twice",
+    "global_random_state_is_untouched": "the global generators of numpy and Python are "
+    "not used",
+    "replay_audit": "a run is repeated on neighbouring data with the same answers: "
+    "queries change by at most the declared sensitivity, and iterates do not change",
+    "private_constants_are_audited": "the replay audit with released smoothness "
+    "constants",
+    "the_limit_is_reached": "without noise, the algorithm reaches the minimum",
+    "goodness of fit": "the noise, the selections and the samples of 1500 runs (150 if "
+    "a solver runs alone) have the distribution that is accounted for",
+    "exact scale": "noise scales agree with the formulas, number by number",
+    "statistical audit": "100 to 4000 runs on each of two worst-case neighbours do "
+    "not refute the claimed privacy profile",
 }
+
+FAULTS = {
+    "constants from the data": (
+        "A step size, a clipping threshold, a starting point, an order or a "
+        "seed is computed from the records."
+    ),
+    "branches that never run": (
+        "The leak is in a branch that runs only for some data or some steps, "
+        "such as many records or late steps."
+    ),
+    "secrecy of samples": (
+        "The result depends on the size of a sample, or one sample is used twice."
+    ),
+    "caches": (
+        "A number that is computed from one data set is cached and used again, "
+        "for example in a default argument, a class or a module."
+    ),
+    "past the mechanisms": (
+        "Exact values of the data decide something, or noise is removed, for "
+        "example by a line search on the objective."
+    ),
+    "claims": (
+        "The solver declares something wrong, such as a sensitivity without a "
+        "factor 2 or a curvature of 0."
+    ),
+    "repeated runs": (
+        "A run passes data to a later run, or more than the selected run is published."
+    ),
+    "told beside the iterates": (
+        "The solver prints data, or writes them to a log, a file or the environment."
+    ),
+}
+"""What is wrong with the solvers of the corpus, by class."""
 
 
 def legend():
@@ -79,7 +119,7 @@ def numbered():
 
 def rows(found):
     """The table of what was found: (kind, break) to the names of checks."""
-    yield "| break | " + " | ".join(numbered().values()) + " |"
+    yield "| fault | " + " | ".join(numbered().values()) + " |"
     yield "|---" * (len(KINDS) + 1) + "|"
     for name in BREAKS:
         cells = ["".join(WORDS[c] for c in found.get((k, name), ())) for k in KINDS]
@@ -88,8 +128,12 @@ def rows(found):
 
 def text(found):
     """The whole document."""
-    columns = ", ".join(f"**{i}** {kind}" for kind, i in numbered().items())
-    parts = [[f"Columns: {columns}."], list(legend()), list(rows(found))]
+    columns = "; ".join(f"**{i}** {kind}" for kind, i in numbered().items())
+    parts = [
+        [f"The columns are kinds of releases: {columns}."],
+        list(legend()),
+        list(rows(found)),
+    ]
     parts.append(list(classes()))
     return HEAD + "\n\n".join("\n".join(part) for part in parts) + "\n"
 
@@ -99,21 +143,22 @@ def classes():
     yield "## Solvers that a researcher could write"
     yield ""
     yield (
-        f"{len(BROKEN)} small solvers, each sound but for one thing, and {len(SOUND)} "
-        "sound ones that no check accuses (`tests/contract/corpus.py`)."
+        f"`dp-erm-bench check` finds the fault in each of {len(BROKEN)} small solvers, "
+        f"and no fault in {len(SOUND)} correct solvers. All solvers are listed "
+        "by name in `tests/contract/corpus.py`."
     )
     yield ""
-    yield "| class | what is wrong |"
+    yield "| what is wrong | number of solvers |"
     yield "|---|---|"
     for kind in dict.fromkeys(made.kind for made in BROKEN.values()):
-        names = [name for name, made in BROKEN.items() if made.kind == kind]
-        yield f"| {kind} | {'; '.join(names)} |"
+        count = sum(made.kind == kind for made in BROKEN.values())
+        yield f"| {FAULTS[kind]} | {count} |"
 
 
 def written():
     """Return what the document says: (kind, break) to the names of checks."""
     names = {letter: name for name, letter in WORDS.items()}
-    table = DOC.read_text().split("| break |")[1].partition("\n\n")[0].splitlines()[2:]
+    table = DOC.read_text().split("| fault |")[1].partition("\n\n")[0].splitlines()[2:]
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table]
     return {
         (kind, name): [names[letter] for letter in cell]

@@ -1,4 +1,4 @@
-"""Every broken twin is found by the checks that the page broken_twins names."""
+"""Test that broken copies are detected as the page broken_twins says."""
 
 import numpy as np
 import pytest

@@ -224,7 +224,7 @@ def _build_loss(name: str, parameters: Mapping[str, Any]) -> Loss:
 
 
 def _split_name(group: str, spec: object) -> tuple[str, dict[str, Any]]:
-    """Return name and parameters of ``'l2'`` or ``{'name': 'l2', 'strength': 0.1}``."""
+    """Return the name and the parameters in ``'l2'`` or ``{'name': 'l2', ...}``."""
     if isinstance(spec, str):
         return spec, {}
     if not isinstance(spec, Mapping):
@@ -241,7 +241,7 @@ def _split_name(group: str, spec: object) -> tuple[str, dict[str, Any]]:
 def _index_groups(
     part: str, parameters: dict[str, Any], dataset: Dataset
 ) -> dict[str, Any]:
-    """Return the parameters with feature names in groups replaced by their indices."""
+    """Return parameters in which the groups have feature indices instead of names."""
     groups, lists = parameters.get("groups"), (list, tuple)
     if not (
         isinstance(groups, lists) and all(isinstance(row, lists) for row in groups)
@@ -266,7 +266,7 @@ def _require_usual(key: str, dataset: Dataset) -> Usual:
 
 
 def _build_penalty(name: str, parameters: dict[str, Any], dataset: Dataset) -> Penalty:
-    """Return a penalty by name, with its strength, if it has one, as a number."""
+    """Return the penalty of a given name, with its strength as a number."""
     strength = parameters.pop("strength", "auto")
     if hasattr(registry.build("penalty", name), "strength"):
         usual = dataset.usual

@@ -3,19 +3,19 @@
 **Declared constants.** Sensitivities depend on a loss's G (`lipschitz`) wherever
 nothing is clipped, and on `monotone`. The accounting of objective perturbation depends
 on H (`smoothness`) and `convex`. The sensitivity of a published minimiser depends on a
-penalty's modulus of strong convexity, and bounds on derivatives on the largest margin
-over the domain. A wrong constant makes a certified epsilon wrong. Each constant of a
-part from outside the package is therefore compared with what the part itself computes:
-a loss on a wide grid, other parts at random points. This finds mistakes but is not a
-proof. Between the points of the grid, and beyond margins of 10^6 and labels of 40, the
-constants are only declared by their author.
+penalty's modulus of strong convexity. Bounds on derivatives depend on the largest
+margin over the domain. A wrong constant makes a certified epsilon wrong. Each constant
+of a part from outside the package is therefore compared with what the part itself
+computes: a loss on a wide grid, other parts at random points. This finds mistakes but
+is not a proof. Between the points of the grid, and beyond margins of 10^6 and labels of
+40, the constants are only declared by their author.
 
 **Smoothness constants** of the data term are public, from the data, or published.
-Nothing here is private by itself: ``releases.smoothness`` adds the noise. What depends
-only on the features is kept with the dataset (`compute_once`), so that all problems,
-batches and fits on it share it. It is not kept on disk. Checking an eigenvalue from a
-file costs as much as computing it, because an eigenvector only proves that the largest
-eigenvalue is not smaller.
+Nothing here is private by itself: ``releases.smoothness`` adds the noise. Constants
+that depend only on the features are kept with the dataset (`compute_once`), so all
+problems, batches and fits on it share them. They are not kept on disk. An eigenvalue
+from a file would have to be checked, which costs as much as computing it: an
+eigenvector only proves that the largest eigenvalue is not smaller.
 """
 
 from __future__ import annotations
@@ -51,14 +51,17 @@ from dp_erm_bench.penalties.base import Penalty, SeparablePenalty, inseparable_s
 from dp_erm_bench.plugins.names import origin_digest
 
 ENTRIES = 10**6
-"""Largest size of one set of random points, in numbers."""
+"""Largest number of floats in one set of random points."""
 
 SLACK = 1e-9
 ROUNDED = 1.0 + 1e-6
-"""Factor by which rounding may exceed a constant of a loss."""
+"""Factor by which a computed value may exceed a constant of a loss, by rounding."""
 
 PLACES = 20
-"""Number of cells halved at once, of largest change and also of largest slope."""
+"""Number of grid cells that one refinement halves, for each of two criteria.
+
+The criteria are the largest change of the derivative, and its largest slope.
+"""
 
 _LABELS = (-40.0, -3.5, -1.0, 0.0, 0.25, 1.0, 2.0, 30.0)
 _SIZES = np.concatenate([np.logspace(-6, 0, 60), np.linspace(1, 50, 981), [1e3, 1e6]])
@@ -205,7 +208,7 @@ def _refine_grid(loss: Loss, label: float) -> Array:
         widths = np.diff(z)
         changes = np.abs(np.diff(loss.derivative(np.full(z.size, label), z)))
         changes[widths < 1e-6] = 0.0
-        # By slope alone, the cells of a steep stretch would hide a short steeper one.
+        # Slopes alone would give a long steep part all cells, and miss a short one.
         near = changes * (widths < 1.0)
         steep = np.argsort(changes / widths)[-PLACES:]
         most = np.unique([*steep, *np.argsort(near)[-PLACES:]])
@@ -217,10 +220,10 @@ def _refine_grid(loss: Loss, label: float) -> Array:
 def _compare_derivatives(
     loss: Loss, z: Array, v: Array, d: Array, dd: Array
 ) -> list[tuple[str, Array, Any]]:
-    """Return each possible fault, with margins and a mask of where the fault occurs.
+    """Return each possible fault, with the margins and a mask of where it occurs.
 
-    ``v``, ``d`` and ``dd`` are the values, first and second derivatives at z, which
-    increases.
+    ``v``, ``d`` and ``dd`` are the values, first and second derivatives of the loss at
+    the increasing margins z.
     """
     step, least, most = np.diff(z), np.minimum(d[1:], d[:-1]), np.maximum(d[1:], d[:-1])
     # Rounding errors in differences of values, and of derivatives.
@@ -255,7 +258,10 @@ def _compare_derivatives(
 
 
 def _each_by_itself(loss: Loss, y: Array, z: Array, expected: Array) -> bool:
-    """Return whether the derivative is the same if compiled, and on half the data."""
+    """Return whether the derivative is elementwise, and equal if it is compiled.
+
+    It is computed a second time in a kernel, and on every second record alone.
+    """
     from dp_erm_bench.kernels.losses import residuals
 
     compiled, half = np.empty(z.size), slice(None, None, 2)
@@ -295,12 +301,12 @@ SOURCES = ("auto", "declared", "data")
 # If both n and p exceed this, the largest eigenvalue is found by Lanczos.
 _DENSE_EIGENVALUES = 1000
 LEAST = 1e-300
-"""Curvatures up to this count as 0: steps of their inverse would overflow."""
+"""Curvatures up to this count as 0, because their inverse, a step, would overflow."""
 
 
 @dataclass(frozen=True, eq=False)
 class Smoothness:
-    """Constants of f(w) = (1/n) sum_i phi(x_i.w, y_i).
+    """Smoothness constants of f(w) = (1/n) sum_i phi(x_i.w, y_i).
 
     Parameters
     ----------
@@ -385,7 +391,7 @@ def mean_squares_of(X: Any) -> Array:
 
 
 def squares_add_up(X: Any) -> bool:
-    """Return whether the sum of all squares, which bounds X'X, is finite."""
+    """Return whether the sum of all squared entries, a bound on X'X, is finite."""
     entries = X if isinstance(X, np.ndarray) else X.data
     with np.errstate(over="ignore", under="ignore"):
         return bool(np.isfinite(np.square(entries).sum()))
@@ -421,7 +427,7 @@ def _largest_eigenvalue(X: Any) -> float:
 
 @dataclass(frozen=True, eq=False)
 class ReleasedSmoothness:
-    """Published constants of B trials, in place of ``Smoothness``.
+    """Published smoothness constants of B trials, used in place of ``Smoothness``.
 
     Parameters
     ----------
@@ -519,22 +525,22 @@ def _largest_squarable(X: Any) -> Array:
 
 
 def largest_of_columns(X: Any) -> Array:
-    """Return the largest absolute value of each column, dense or sparse."""
+    """Return the largest absolute value of each column of a dense or sparse matrix."""
     if not isinstance(X, np.ndarray):
         return np.asarray(abs(X).max(axis=0).toarray().ravel())
     return np.asarray(np.maximum(X.max(axis=0), -X.min(axis=0)))
 
 
 BOUNDS = ("lipschitz", "record_smoothness", "smoothness", "square_bounds")
-"""The members on which sensitivities depend."""
+"""Attributes on which sensitivities depend, so that a subclass must not set them."""
 
 MOST_FEATURES = 4096
-"""Largest number of features for which X'X pays (128 MB)."""
+"""Largest number of features for which X'X is computed (128 MB)."""
 
 
 @dataclass(frozen=True, eq=False)
 class ERM:
-    """F(w) = (1/n) sum_i phi(x_i.w, y_i) + psi(w) over a convex set.
+    """The objective F(w) = (1/n) sum_i phi(x_i.w, y_i) + psi(w) over a convex set.
 
     Parameters
     ----------
@@ -563,7 +569,7 @@ class ERM:
     origin: Self | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Check that labels and sets fit, and that parts keep their declarations."""
+        """Check that labels and sets fit, and that parts obey their declarations."""
         # No solver runs on a loss that cannot be compiled.
         if self.loss.source and not self.loss.reason_not_compiled:
             check_loss(self.loss)
@@ -601,7 +607,7 @@ class ERM:
         return int(self.dataset.X.size)
 
     def by_moments(self, clipped: bool) -> bool:
-        """Return whether gradients come from X'X: least squares without clipping."""
+        """Return whether gradients come from X'X, as in unclipped least squares."""
         small = self.p <= min(self.n, MOST_FEATURES)
         squared = isinstance(self.loss, Squared)
         return squared and small and not clipped and not self.dataset.sparse
@@ -626,7 +632,7 @@ class ERM:
 
     @property
     def separable(self) -> SeparablePenalty:
-        """Return the penalty, for code that needs the four numbers of a separable one.
+        """Return the penalty if it is separable; otherwise raise Unsupported.
 
         Raises
         ------
@@ -665,25 +671,28 @@ class ERM:
         return copy
 
     def value(self, w: Array) -> Any:
-        """Return F(w): a number for shape (p,), shape (B,) for (B, p)."""
+        """Return F(w): a number for w of shape (p,), shape (B,) for shape (B, p)."""
         w = np.asarray(w, dtype=np.float64)
         losses = self.loss.value(self.dataset.y, w @ self.dataset.X.T)
         return losses.mean(axis=-1) + self.penalty.value(w)
 
     def gradient(self, w: Array) -> Array:
-        """Return the gradient of the mean loss (without penalty) at w, (p,)."""
+        """Return the gradient of the mean loss, without penalty, at w, shape (p,)."""
         residual = self.loss.derivative(self.dataset.y, self.dataset.X @ w)
         return np.asarray(self.dataset.X.T @ residual) / self.n
 
     def start(self, batch: int) -> Array:
-        """Return the point of the constraint nearest to zero, B times, shape (B, p).
+        """Return the point of the constraint nearest to zero, repeated to (B, p).
 
-        Bounds on derivatives hold only in the constraint.
+        Bounds on derivatives hold only for points in the constraint.
         """
         return self.constraint.project(np.zeros((batch, self.p)))
 
     def square_bounds(self, source: str) -> tuple[Array, str]:
-        """Return the b_j and their source, see the function `square_bounds`."""
+        """Return the bounds b_j on H x_ij^2, and their source.
+
+        See the function `square_bounds` of this module.
+        """
         return square_bounds(self.dataset, self.loss, source)
 
     def clipped_squares(self, bounds: Array) -> Array:
@@ -703,7 +712,7 @@ class ERM:
 
     @property
     def record_smoothness(self) -> float:
-        """Return H R_2^2, a bound on a record's curvature, 0 if it is not declared."""
+        """Return H R_2^2, a bound on a record's curvature; 0 if R_2 is not declared."""
         bounds = self.dataset.bounds
         return self.loss.smoothness * bounds.norm**2 if bounds else 0.0
 

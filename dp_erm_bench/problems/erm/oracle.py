@@ -1,4 +1,4 @@
-"""First-order oracle over a batch of trials: the queries that solvers may make."""
+"""The queries that solvers may make: gradients and steps for a batch of trials."""
 
 from abc import ABC, abstractmethod
 from functools import cached_property
@@ -16,7 +16,7 @@ from dp_erm_bench.problems.erm.objective import ERM
 Indices = NDArray[np.int64]
 
 EXTREME = 1e100
-"""Entries and labels up to this give finite gradients at all usual iterates."""
+"""Entries and labels up to this size give finite gradients at usual iterates."""
 
 
 class Oracle(base.BaseOracle, ABC):
@@ -76,7 +76,7 @@ class Oracle(base.BaseOracle, ABC):
 
     @property
     def margins(self) -> Array:
-        """Return X w of each trial, shape (B, n), recomputed if stale."""
+        """Return X w of each trial, shape (B, n), recomputed if w has changed."""
         if self._margins is None:
             self._margins = self.product(self.w)
         return self._margins
@@ -140,7 +140,7 @@ class Oracle(base.BaseOracle, ABC):
         self.w[at] = new
 
     def _follow_step(self, coordinates: Indices, change: Array) -> None:
-        """Update the margins, or what replaces them, before a step changes ``w``."""
+        """Update the margins, or what replaces them, before ``w`` changes."""
         self.kernels.move_coordinates(self.columns, self.margins, coordinates, change)
 
     def move_towards(self, coordinates: Indices, values: Array, part: Array) -> None:
@@ -167,16 +167,19 @@ class Oracle(base.BaseOracle, ABC):
         self.kernels.move_coordinates(self.columns, margins, j, part * values)
 
     def move_to(self, w: Array) -> None:
-        """Set the iterates, shape (B, p); the margins become stale."""
+        """Set the iterates, shape (B, p); margins are recomputed when needed."""
         super().move_to(w)
         self.touch()
 
     def touch(self) -> None:
-        """Mark the margins as stale, after ``w`` was changed in place."""
+        """Note that ``w`` was changed in place, so that the margins are recomputed."""
         self._margins = None
 
     def objective(self, w: Array) -> Array:
-        """Return F at given points, (B, p) to (B,); margins of ``self.w`` are known."""
+        """Return F, shape (B,), at given points of shape (B, p).
+
+        The margins of ``self.w`` are known and not computed again.
+        """
         margins = self.margins if w is self.w else self.product(w)
         sums = [loss_sum(self.loss, self.y, z) for z in margins]
         means = np.array(sums) / self.problem.n
@@ -184,11 +187,11 @@ class Oracle(base.BaseOracle, ABC):
 
     @abstractmethod
     def product(self, w: Array) -> Array:
-        """Return X w of each row of w, (B, p) to (B, n)."""
+        """Return X w for each row of w: shape (B, n) for w of shape (B, p)."""
 
     @abstractmethod
     def transposed_product(self, r: Array) -> Array:
-        """Return X' r of each row of r, (B, n) to (B, p)."""
+        """Return X' r for each row of r: shape (B, p) for r of shape (B, n)."""
 
     def gradient(self, clip: Array) -> Array:
         """Return the mean of the gradients, each clipped by coordinate, shape (B, p).
@@ -203,13 +206,16 @@ class Oracle(base.BaseOracle, ABC):
         return out
 
     def _finite_derivatives(self, clip: Array) -> Array:
-        """Return the derivatives, 0 if a gradient to be clipped is not finite."""
+        """Return the derivatives; 0 where a gradient to clip is not finite."""
         r, clipped = self._compute_derivatives(), np.isfinite(clip).all(axis=1)
         drop_lengths(r, self.problem.dataset.row_norms, clipped)
         return r
 
     def coordinate_gradient(self, coordinates: Indices, clip: Array) -> Array:
-        """Return entry j_b of each trial's clipped gradient; all have shape (B,)."""
+        """Return one entry of each trial's clipped gradient, shape (B,).
+
+        ``coordinates`` and ``clip`` have shape (B,), too.
+        """
         out, clip = np.empty(self.batch), np.ascontiguousarray(clip)
         if self._may_overflow:
             r = self._finite_derivatives(clip[:, None])

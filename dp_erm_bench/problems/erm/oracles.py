@@ -22,7 +22,7 @@ MOSTLY = 0.15
 
 
 class DenseOracle(Oracle):
-    """Computes gradients by fused kernels; several trials share one reading of X."""
+    """Computes gradients by fused kernels; several trials share a read of X."""
 
     kernels: ClassVar[Any] = SimpleNamespace(
         column=dense.column,
@@ -37,12 +37,12 @@ class DenseOracle(Oracle):
     )
 
     def product(self, w: Array) -> Array:
-        """Return X w of each row of w, (B, p) to (B, n)."""
+        """Return X w for each row of w: shape (B, n) for w of shape (B, p)."""
         with np.errstate(over="ignore", invalid="ignore"):
             return np.asarray(w @ self.columns.T)
 
     def transposed_product(self, r: Array) -> Array:
-        """Return X' r of each row of r, (B, n) to (B, p)."""
+        """Return X' r for each row of r: shape (B, p) for r of shape (B, n)."""
         return np.asarray(r @ self.columns)
 
 
@@ -57,7 +57,7 @@ class SparseOracle(Oracle):
         return matrix.data, matrix.indices, matrix.indptr
 
     def product(self, w: Array) -> Array:
-        """Return X w of each row of w, (B, p) to (B, n)."""
+        """Return X w for each row of w: shape (B, n) for w of shape (B, p)."""
         out = np.empty((w.shape[0], self.problem.n))
         mostly_zero = np.count_nonzero(w) < MOSTLY * w.size
         # The rows are a second copy of the features: made where it pays.
@@ -68,7 +68,7 @@ class SparseOracle(Oracle):
         return out
 
     def transposed_product(self, r: Array) -> Array:
-        """Return X' r of each row of r, (B, n) to (B, p)."""
+        """Return X' r for each row of r: shape (B, p) for r of shape (B, n)."""
         out = np.empty((r.shape[0], self.problem.p))
         if r.shape[0] <= PAIR and self.wide:
             sparse.combinations(self.rows, r, out)
@@ -78,7 +78,7 @@ class SparseOracle(Oracle):
 
     @property
     def wide(self) -> bool:
-        """Return whether p > n, so that rows are cheaper than columns for one trial."""
+        """Return whether p > n; a single trial then reads rows faster than columns."""
         return self.problem.p > self.problem.n
 
 
@@ -114,14 +114,14 @@ class GramOracle(DenseOracle):
     def _may_be_clipped(self, clip: Array, bounds: Array | float) -> bool:
         """Return whether thresholds may be below the derivatives at the iterates.
 
-        The bounds hold on the domain; an extrapolated point may lie outside.
+        The bounds hold on the domain, but an extrapolated point may be outside.
         """
         return _is_below(clip, bounds) or (
             bool(np.isfinite(clip).any()) and self._is_out_of_domain()
         )
 
     def _is_out_of_domain(self) -> bool:
-        """Return whether a derivative may exceed the bound that holds on the domain."""
+        """Return whether an iterate may be so far out that no bound holds."""
         problem, bounds = self.problem, self.problem.dataset.bounds
         # Finite only if bounds are declared.
         if not np.isfinite(problem.lipschitz) or bounds is None or bounds.label is None:
@@ -141,7 +141,10 @@ class GramOracle(DenseOracle):
         return self._gradient.copy()
 
     def coordinate_gradient(self, coordinates: Indices, clip: Array) -> Array:
-        """Return entry j_b of each trial's clipped gradient; all have shape (B,)."""
+        """Return one entry of each trial's clipped gradient, shape (B,).
+
+        ``coordinates`` and ``clip`` have shape (B,), too.
+        """
         if self._may_be_clipped(clip, self._derivative_bounds[0][coordinates]):
             return super().coordinate_gradient(coordinates, clip)
         products: Array = np.einsum("bp,bp->b", self.G[coordinates], self.w)
@@ -196,13 +199,13 @@ class GramOracle(DenseOracle):
         self.touch()
 
     def touch(self) -> None:
-        """Mark margins and gradient as stale, after ``w`` was changed in place."""
+        """Note that ``w`` changed in place; margins and gradient are recomputed."""
         super().touch()
         self._gradient = None
 
 
 def _is_below(clip: Array, bounds: Array | float) -> bool:
-    """Return whether a threshold above 0 is below its bound.
+    """Return whether a positive threshold is below its bound.
 
     A threshold of 0 does not count, because it belongs to an empty column.
     """

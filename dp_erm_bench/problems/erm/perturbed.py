@@ -84,12 +84,13 @@ def without_norm(problem: ERM) -> ERM:
 def maximise_shifted_dual(
     problem: ERM, linear: Array, ridge: float, gap: float = 1e-13
 ) -> tuple[Array, Array]:
-    """Maximise the dual of F(w) + (ridge/2) norm2(w)^2 + linear.w, for a norm penalty.
+    """Solve the dual problem of a perturbed objective with a norm penalty.
 
-    Let F = L + kappa Omega, where L includes the penalty's l2 part and the ridge, and
-    let K = kappa |P|(F). The dual is the maximum over u in K + linear of min_w L(w) +
-    u.w. Hence linear = b / n shifts the set of u by b / n. Contrary to the paper, the
-    maximiser is not the unshifted maximiser plus b / n.
+    The objective is F(w) + (ridge/2) norm2(w)^2 + linear.w. Let F = L + kappa Omega,
+    where L includes the penalty's l2 part and the ridge, and let K = kappa |P|(F). The
+    dual is the maximum over u in K + linear of min_w L(w) + u.w. Hence linear = b / n
+    shifts the set of u by b / n. Contrary to the paper, the maximiser is not the
+    unshifted maximiser plus b / n.
 
     Parameters
     ----------

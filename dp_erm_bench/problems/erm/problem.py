@@ -1,8 +1,8 @@
 """Problems of empirical risk minimisation, and measures of their models.
 
 The population risk of a model is its expected loss, without the penalty. It is computed
-from fresh records or from their law. It is not a private output: it uses records that
-no mechanism reads, or their law.
+from fresh records or from the distribution of the records. It is not a private output.
+It uses records that no mechanism reads, or no records at all.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 def held_out_measures(problem: ERM, w: Array) -> dict[str, Array]:
-    """Return measures of B models on the test part, (B, p) to (B,) each.
+    """Return measures of B models on the test part, by name, each of shape (B,).
 
     Without a test part there are no measures. `test_risk` is the mean loss, and
     `test_objective` is the mean loss plus the penalty. For a classification there are
@@ -88,7 +88,7 @@ def held_out_measures(problem: ERM, w: Array) -> dict[str, Array]:
 
 
 def errors_of(predictions: Array, y: Array) -> dict[str, Array]:
-    """Return `rmse` and `r2` of B predictions of n labels, (B, n) to (B,) each.
+    """Return `rmse` and `r2` of predictions of shape (B, n), each of shape (B,).
 
     `r2` is 1 - mean squared error / variance of the labels; nan if the variance is 0.
     """
@@ -100,9 +100,9 @@ def errors_of(predictions: Array, y: Array) -> dict[str, Array]:
 
 
 def ranking_measures(problem: ERM, w: Array) -> dict[str, Array]:
-    """Return `auc` of B models on the test part of a classification, if it has one.
+    """Return the `auc` of B models on the test part, for classification.
 
-    Computing it needs a sort, which at every checkpoint would take a fifth of the time
+    Computing it needs a sort. At every checkpoint, this would take a fifth of the time
     of a run.
     """
     data = problem.dataset
@@ -206,7 +206,7 @@ def constant_model(problem: ERM, least: float | None) -> tuple[float, dict[str, 
 
 
 def _span_of_axis(problem: ERM, axis: Array) -> tuple[float, float]:
-    """Return the least and the largest multiple of an axis in the domain."""
+    """Return the smallest and the largest multiple of an axis in the domain."""
     from scipy.optimize import bisect
 
     penalty, constraint = problem.penalty, problem.constraint
@@ -214,7 +214,7 @@ def _span_of_axis(problem: ERM, axis: Array) -> tuple[float, float]:
     if constraint.bounded:
         ends = (constraint.linear_minimiser(np.stack([axis, -axis])) @ axis).tolist()
         for k, end in enumerate(ends):
-            # A set that is no ball may be narrower along the axis than elsewhere.
+            # A set other than a ball may be narrower along the axis than elsewhere.
             if constraint.contains(0.0 * axis) and not constraint.contains(end * axis):
                 ends[k] = bisect(
                     lambda at: 0.5 - bool(constraint.contains(at * axis)), 0.0, end
@@ -225,7 +225,7 @@ def _span_of_axis(problem: ERM, axis: Array) -> tuple[float, float]:
 
 
 REACH = 2.0**60
-"""A function that still falls at this distance from its start has no minimum."""
+"""Farthest distance of the search; a function still falling there has no minimum."""
 
 
 def least_along(
@@ -234,7 +234,7 @@ def least_along(
     low: float = -math.inf,
     high: float = math.inf,
 ) -> tuple[float, float]:
-    """Return where a convex function of a number is least, and its value there.
+    """Return where a convex function of one number is smallest, and its value there.
 
     Parameters
     ----------
@@ -345,7 +345,7 @@ def area_under_curve(scores: Array, positive: NDArray[np.bool]) -> Array:
 
 
 STREAM = 0x5EED
-"""Part of the seed of fresh records, next to the dataset's seed."""
+"""A part of the seed of fresh records; the other part is the dataset's seed."""
 
 
 class Population(ABC):
@@ -362,19 +362,19 @@ class Population(ABC):
 
     @abstractmethod
     def risk(self, w: Array) -> Array:
-        """Return the risks of points, (B, p) to (B,)."""
+        """Return the risks, shape (B,), of points of shape (B, p)."""
 
     @property
     @abstractmethod
     def optimum(self) -> float:
-        """Return the least risk over the constraint; nan if none is certified."""
+        """Return the smallest risk over the constraint; nan if none is certified."""
 
     def excess(self, w: Array) -> Array:
-        """Return the risks minus the least risk, (B, p) to (B,)."""
+        """Return the risks of points minus the smallest risk, shape (B,)."""
         return self.risk(w) - self.optimum
 
     def excess_objective(self, w: Array) -> Array:
-        """Return the risks plus penalty, minus the least such sum, (B, p) to (B,).
+        """Return the risk plus penalty of points, minus the smallest such sum, (B,).
 
         Without a penalty this is `excess`. With a penalty it is nan, unless a subclass
         knows the least sum.
@@ -383,7 +383,7 @@ class Population(ABC):
         return self.excess(w) if plain else np.full(len(w), math.nan)
 
     def measures(self, w: Array) -> dict[str, Array]:
-        """Return the columns `POPULATION` for points, (B, p) to (B,) each."""
+        """Return the columns `POPULATION` of points (B, p), each of shape (B,)."""
         least = np.full(len(w), self.optimum)
         values = (self.risk(w), least, self.excess(w), self.excess_objective(w))
         return dict(zip(POPULATION, values, strict=True))
@@ -391,7 +391,7 @@ class Population(ABC):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MedianPopulation(Population):
-    """The expected absolute loss under the law of median_regression.
+    """The expected absolute loss under the known law of the data of median_regression.
 
     The expected loss depends on w only through norm2(w - w*) and grows with this
     distance. Over a convex set it is therefore least at the projection of w*.
@@ -402,12 +402,12 @@ class MedianPopulation(Population):
     exact: ClassVar[bool] = True
 
     def risk(self, w: Array) -> Array:
-        """Return E|y - x.w|, (B, p) to (B,)."""
+        """Return E|y - x.w|, shape (B,), for points w of shape (B, p)."""
         return self.law.noise + self.law.excess_absolute(w)
 
     @cached_property
     def _projection_loss(self) -> float:
-        """Return the excess of the nearest point of the constraint over w*."""
+        """Return the excess risk of the feasible point that is nearest to w*."""
         nearest = self.problem.constraint.project(self.law.w[None])
         return float(self.law.excess_absolute(nearest)[0])
 
@@ -417,7 +417,7 @@ class MedianPopulation(Population):
         return self.law.noise + self._projection_loss
 
     def excess(self, w: Array) -> Array:
-        """Return the excess risks, without subtracting risks that are nearly equal."""
+        """Return the excess risks; no nearly equal risks are subtracted."""
         return self.law.excess_absolute(w) - self._projection_loss
 
 
@@ -435,13 +435,13 @@ class FreshSample(Population):
     exact: ClassVar[bool] = False
 
     def risk(self, w: Array) -> Array:
-        """Return the mean losses, (B, p) to (B,)."""
+        """Return the mean losses, shape (B,), at points of shape (B, p)."""
         losses: Any = self.problem.loss.value(self.y, w @ self.X.T)
         return np.asarray(losses.mean(axis=1))
 
     @cached_property
     def optimum(self) -> float:
-        """Return the least mean loss over the constraint; nan if none is certified."""
+        """Return the smallest feasible mean loss; nan if none is certified."""
         return self._least(NoPenalty())
 
     @cached_property
@@ -455,7 +455,7 @@ class FreshSample(Population):
         return math.nan if least is None else least
 
     def excess_objective(self, w: Array) -> Array:
-        """Return the mean losses plus penalty, minus the least such sum."""
+        """Return the mean loss plus penalty of points, minus the smallest such sum."""
         objective: Array = self.risk(w) + self.problem.penalty.value(w)
         return objective - self._least_objective
 
@@ -504,9 +504,9 @@ def population_of(problem: Any) -> Population | None:
 class LinearModel:
     """The linear model that one point defines.
 
-    Records must be as those of the problem: standardised or clipped, if those were. If
-    columns were mapped by declared bounds (``scale=bounds``), records are given in the
-    original units, and are mapped as those of the fit.
+    Records must have the form of the problem's records: standardised or clipped, if
+    those were. If columns were mapped by declared bounds (``scale=bounds``), give
+    records in the original units. The model maps them in the same way.
 
     Attributes
     ----------
@@ -678,7 +678,7 @@ class LinearModel:
 
     @property
     def _columns_of_indicators(self) -> dict[str, str]:
-        """Return the column of texts from which each indicator is made."""
+        """Return, for each indicator, the text column from which it is made."""
         given = self.categories.items()
         return {
             name: k for k, chosen in given for name in _names_of_indicators(k, chosen)
@@ -756,15 +756,16 @@ SILENT = (
     *("_target_", "usual", "usual_standardised", "usual_regression", "path"),
     FRESH,
 )
-"""Keys of a dataset's yaml that its content or the objective already determine.
+"""Keys of a dataset's yaml that are not part of the identity of a problem.
 
-The number of fresh records that judge a model does not change the draws of its run.
+The content of the dataset or the objective already determines most of them. The number
+of fresh records that judge a model does not change the draws of its run.
 """
 
 
 @dataclass(frozen=True, eq=False)
 class ERMProblem(ERM, Problem):
-    """An objective with its certified optimum, its oracles and its measures."""
+    """A regularised empirical risk, its certified optimum, oracles and measures."""
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -822,7 +823,7 @@ class ERMProblem(ERM, Problem):
         return (*self.dataset.uncharged, *used)
 
     def contains(self, w: Array) -> Any:
-        """Return whether points are in the constraint, (..., p) to (...)."""
+        """Return whether points (..., p) are in the constraint, shape (...)."""
         return self.constraint.contains(w)
 
     def oracle(self, batch: int, *, clipped: bool = True) -> Oracle:
@@ -866,7 +867,7 @@ class ERMProblem(ERM, Problem):
         return said
 
     def structure(self, w: Array) -> dict[str, Array]:
-        """Return measures of which entries of points are zero, (B, p) to (B,) each.
+        """Return measures of which entries of points are zero, each of shape (B,).
 
         If the true weights are known, `support_f1` is 2 |S and T| / (|S| + |T|), where
         S and T are the coordinates that are not 0 in w and in the true weights. It is 1

@@ -1,8 +1,9 @@
-"""Second-order queries of an oracle: outer products, curvatures, geometries.
+"""Second-order queries: outer products, curvatures and gradients in other metrics.
 
-The queries are outside the oracle, so that this code is not part of the keys of solvers
-that make only first-order queries. The noise is added elsewhere. The sensitivity to a
-record is bounded in ``solvers.bounds`` (`outer_change`, `moments_change`).
+These queries are not part of the oracle. So this code is not part of the keys of
+solvers that make only first-order queries. The noise is added elsewhere. The
+sensitivity to a record is bounded in ``solvers.bounds`` (`outer_change`,
+`moments_change`).
 
 A symmetric matrix is published as the vector of its entries on and above the diagonal,
 with those above it times sqrt 2 (`pack_symmetric`). The norm of the vector is the
@@ -29,19 +30,19 @@ from dp_erm_bench.problems.erm.objective import ERM
 from dp_erm_bench.problems.erm.oracle import Oracle
 
 MOST_BYTES = 1 << 27
-"""Most bytes of a p x p matrix, in each trial of a batch: p is at most 4096."""
+"""Largest size in bytes of a p x p matrix of one trial; p is at most 4096."""
 
 BLOCK = 1 << 22
-"""Number of entries of records that are weighted or mapped at once (32 MB)."""
+"""Number of entries of records that are processed at once (32 MB)."""
 
 NEAR = 1e-5
-"""Distance to the centre below which a secant's slope is the tangent's."""
+"""Distance to the centre below which the slope of a tangent replaces a secant's."""
 
 TINY = float(np.finfo(np.float64).tiny)
-"""More than what underflow takes from a length, for a record of up to 1e6 features."""
+"""Upper bound on what a norm loses by underflow, for up to 10^6 features."""
 
 SINGULAR = 1e-14
-"""Least eigenvalue, as a part of the largest, that is not rounding."""
+"""Smallest eigenvalue, relative to the largest, that is not due to rounding."""
 
 
 def matrix_refusal(problem: ERM) -> str | None:
@@ -57,19 +58,19 @@ def matrix_refusal(problem: ERM) -> str | None:
 
 @functools.lru_cache(maxsize=2)
 def _packed_places(p: int) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
-    """Return rows and columns of a packed matrix' entries, and their factors."""
+    """Return the rows, columns and factors of the entries of a packed matrix."""
     i, j = np.triu_indices(p)
     return i, j, np.where(i == j, 1.0, math.sqrt(2.0))
 
 
 def pack_symmetric(matrices: Array) -> Array:
-    """Return symmetric matrices, (B, p, p), as vectors, (B, p (p + 1) / 2)."""
+    """Return symmetric matrices (B, p, p) as vectors of shape (B, p (p + 1) / 2)."""
     i, j, times = _packed_places(matrices.shape[-1])
     return np.asarray(matrices[..., i, j] * times)
 
 
 def unpack_symmetric(vectors: Array, p: int) -> Array:
-    """Return the symmetric matrices, (B, p, p), of vectors, (B, p (p + 1) / 2)."""
+    """Return the symmetric matrices (B, p, p) of vectors (B, p (p + 1) / 2)."""
     i, j, times = _packed_places(p)
     out = np.empty((*vectors.shape[:-1], p, p))
     out[..., i, j] = out[..., j, i] = vectors / times
@@ -79,8 +80,8 @@ def unpack_symmetric(vectors: Array, p: int) -> Array:
 def outer_products(oracle: Oracle, weights: Array | None = None) -> Array:
     """Return sum_i q_i x_i x_i' of each trial, packed, (B, p (p + 1) / 2).
 
-    Dense records are weighted in blocks, sparse ones as they are read. Only the sums
-    have p x p entries, 8 p^2 bytes a trial.
+    Dense records are weighted in blocks, and sparse ones as they are read. Only the
+    sums have p x p entries, which take 8 p^2 bytes per trial.
 
     Parameters
     ----------
@@ -97,14 +98,14 @@ def outer_products(oracle: Oracle, weights: Array | None = None) -> Array:
 
 
 def _gram_of_columns(X: Any) -> Array:
-    """Return X'X of features by columns; for sparse ones only the upper triangle."""
+    """Return X'X of features stored by columns; if sparse, only the upper triangle."""
     if isinstance(X, np.ndarray):
         return np.asarray(X.T @ X)
     return _weighted_gram(X.tocsr(), np.ones(X.shape[0]))
 
 
 def _weighted_gram(rows: Any, q: Array) -> Array:
-    """Return sum_i q_i x_i x_i', (p, p); for sparse rows only the upper triangle."""
+    """Return sum_i q_i x_i x_i', shape (p, p); if sparse, only the upper triangle."""
     n, p = rows.shape
     out = np.zeros((p, p))
     if not isinstance(rows, np.ndarray):
@@ -130,7 +131,7 @@ def label_products(oracle: Oracle) -> Array:
 
 
 def curvatures(oracle: Oracle) -> Array:
-    """Return phi''(x_i.w, y_i) of each trial, (B, n), 0 where a margin is not finite.
+    """Return phi''(x_i.w, y_i) of each trial, (B, n), and 0 where w.x_i is not finite.
 
     The curvatures are clipped to [0, H] for a convex loss, else to [-H, H], where H is
     the smoothness constant of the loss. The bounds on which sensitivities depend are
@@ -182,7 +183,7 @@ def _cut_to_bounds(oracle: Oracle, q: Array) -> Array:
 
 
 class Geometry:
-    """Gradients measured by norm2(Q'g), where each trial's Q is public or published.
+    """Gradients measured by norm2(Q'g), where Q is a public matrix of each trial.
 
     Parameters
     ----------
@@ -204,12 +205,13 @@ class Geometry:
         self.lengths = np.stack([_lengths_in_metric(rows, one) for one in Q])
 
     def clipped_sum(self, clip: Array) -> Array:
-        """Return sum_i of Q'g_i, clipped in l2 to clip_b, (B, p); clip: (B, 1).
+        """Return sum_i of Q'g_i, each clipped in l2 to clip_b, shape (B, p).
 
-        With C = clip_b, a term is Q'g_i min(1, C / norm2(Q'g_i)). Its norm is at most
-        C, so the sum changes by at most ``adjacency.of_sum(C)``. The sum divided by C
-        changes by at most ``adjacency.of_sum(1.0)``. It is published if C follows from
-        what was published.
+        ``clip`` has shape (B, 1). With C = clip_b, a term is Q'g_i min(1, C /
+        norm2(Q'g_i)). Its norm is at most C, so the sum changes by at most
+        ``adjacency.of_sum(C)``. The sum divided by C changes by at most
+        ``adjacency.of_sum(1.0)``. This quotient is published if C was computed from
+        published values.
         """
         r = self.oracle.residuals()
         for b, lengths in enumerate(self.lengths):
@@ -243,15 +245,9 @@ def eigen_decomposition(matrix: Array) -> tuple[Array, Array]:
 
 
 def lift_eigenvalues(values: Array, floor: float, lift: str = "clip") -> Array:
-    """Return eigenvalues >= floor: max(l, floor), or max(l, 0) + floor (``add``).
+    """Return eigenvalues raised to at least ``floor``.
 
-    Parameters
-    ----------
-    values : array of shape (p,)
-        The eigenvalues l.
-    floor : float
-        The least eigenvalue of the result.
-    lift : {'clip', 'add'}
+    With lift ``clip`` they are max(l, floor). With ``add`` they are max(l, 0) + floor.
     """
     if lift == "add":
         return np.asarray(np.maximum(values, 0.0) + floor)
@@ -274,7 +270,7 @@ def check_regular(values: Array, what: str) -> None:
 def solve_system(
     matrix: Array, g: Array, floor: float, ridge: float, lift: str
 ) -> Array:
-    """Return (lifted matrix + ridge I)^-1 g of a symmetric matrix, (p,).
+    """Return (lifted matrix + ridge I)^-1 g for a symmetric matrix, shape (p,).
 
     Eigenvalues are computed only if one of them has to be lifted. A Cholesky
     factorisation fails in this case, and takes a tenth of the time.

@@ -1,12 +1,13 @@
 """Check the claims of papers before the run, and judge them after it.
 
-A verdict is the first of `lookup.VERDICTS` that applies. A claim is `vacuous` if
-publishing w = 0 would be as good. The cases are:
+A claim may call one of its lines good. The verdict of a claim is the first of
+`lookup.VERDICTS` that applies. A claim is `vacuous` if publishing w = 0 would be as
+good as the good line. The cases are:
 
-- The line that the claim calls good does not beat w = 0 where the claim is decided.
-- The bound that the line is compared with is above the error of w = 0.
-- The claim would also hold if the runs of that line had stayed at w = 0.
-- The line is not as far below w = 0 as the claim also requires.
+- The good line does not beat w = 0 where the claim is decided.
+- The claim compares this line with a bound that is above the error of w = 0.
+- The claim would also hold if the runs of this line had stayed at w = 0.
+- The claim also requires a distance from w = 0, and the line does not reach it.
 
 A claim is `undecided` if its interval contains the threshold.
 """
@@ -66,22 +67,22 @@ OPTIONAL = (
     "below_zero",
 )
 WHOSE = ("paper", "authors' figure", "ours", "as reported")
-"""Whose a claim is.
+"""Allowed origins of a claim.
 
-A claim is made in the paper; in a decoded figure of the authors; by us; or in a paper
-that is known only from another paper or from its abstract. All claims except our own
-name the place as their `source`.
+A claim is made in the paper, in a decoded figure of the authors, or by us. It may also
+be from a paper that is known only from another paper or from its abstract. All claims
+except our own name the place as their `source`.
 """
 
 KINDS = ("claim", "fact", "arithmetic")
 """Kinds of claims.
 
-A claim is about errors of algorithms. A fact is about data, noise or a line that does
-not move. Arithmetic checks a formula against another form of itself.
+A claim is about errors of algorithms. A fact is about data, about noise, or about a
+line that does not change. Arithmetic checks a formula against another form of itself.
 """
 
 STILL = 1e-3
-"""A line whose error changes by a smaller part than this stays at w = 0."""
+"""A line stays at w = 0 if its error changes by a smaller fraction than this."""
 
 NO_LINE = "none"
 """Value of `good` in a claim that calls no line good; its key `reason` says why."""
@@ -108,7 +109,8 @@ WORDS = {
 LISTS = ("figure", "line", "under", "over", "other", "at", "epsilon")
 """Keys that may have a list of values, with one claim per value.
 
-A measure over sets uses all figures and epsilons of such a list together.
+A measure over several data sets (`Measure.over_sets`) instead uses all figures and
+epsilons of such a list together.
 """
 
 
@@ -272,7 +274,7 @@ def evaluate_claims(table: pd.DataFrame, config: Mapping[str, Any]) -> pd.DataFr
         One row per claim, with the columns `COLUMNS`. `interval` is the interval of the
         value. `of_zero` is the error of the good line over the error of w = 0, with its
         interval; both errors are measured where the claim is decided. `open` names the
-        lines beyond whose settings better settings may lie, with reasons. `verdict` is
+        lines whose best setting may lie beyond those tried, with reasons. `verdict` is
         one of `lookup.VERDICTS`, with its reason in parentheses.
 
     Raises
@@ -364,7 +366,10 @@ def _row_of_claim(
 def _open_choices(
     claim: Claim, panels: Collection[str], config: Mapping[str, Any]
 ) -> str:
-    """Return a text on the open choices at the epsilon of a claim, with reasons."""
+    """Return a text on the open choices behind a claim, with reasons.
+
+    A choice of a setting is open if a better setting may lie beyond those tried.
+    """
     measure = measure_of(claim)
     if not measure.tuned:
         return ""
@@ -380,11 +385,12 @@ def _interval_in_words(estimate: Estimate) -> str:
 def _beside_zero(
     lookup: Lookup, good: str, found: Evidence
 ) -> tuple[str, str, Estimate]:
-    """Return the good line's error over that of w = 0, as a text and as an estimate.
+    """Return the error of the good line divided by that of w = 0, and related values.
 
-    The second value is the reason if the claim is vacuous by this quotient, else empty.
-    The third value is the quotient as an estimate. If the claim has `below_zero` along
-    an axis, the estimate is the largest quotient over all points.
+    The first value is the quotient as text. The second is the reason if this quotient
+    makes the claim vacuous, else empty. The third is the quotient as an estimate. If
+    the claim has `below_zero` along an axis, the third value is the largest quotient
+    over all points.
     """
     share, zero = lookup.beside_zero(good, found.at)
     said = f"{share.point:.3g} {_interval_in_words(share)}"
@@ -401,10 +407,10 @@ def _beside_zero(
 
 
 def _standing_still(lookup: Lookup, measure: Measure, good: str) -> Estimate:
-    """Return the number of a claim if the runs of its good line had stayed at w = 0.
+    """Return the value that a claim would have if its good line had stayed at w = 0.
 
-    If the claim calls no line good, its own line is used. The number is nan if there is
-    no such line or no value.
+    If the claim calls no line good, its own line is used. The value is nan if it is
+    unknown or there is no such line.
     """
     claim = lookup.claim
     line = good if good != NO_LINE else claim.get("line", claim.get("under", ""))
@@ -418,7 +424,7 @@ def _standing_still(lookup: Lookup, measure: Measure, good: str) -> Estimate:
 
 
 def _standing_in_words(lookup: Lookup, measure: Measure, standing: Estimate) -> str:
-    """Return a text with the number at w = 0, and the lines that stay at w = 0."""
+    """Return a text with a claim's value at w = 0, and the lines that stay at w = 0."""
     claim, said = lookup.claim, []
     if not math.isnan(standing.point):
         said.append(f"{standing.point:.3g}")
@@ -431,7 +437,10 @@ def _standing_in_words(lookup: Lookup, measure: Measure, standing: Estimate) -> 
 
 
 def _lines_of_claim(claim: Claim) -> list[str]:
-    """Return the lines that a claim compares, and their labels over epsilon."""
+    """Return the labels of the lines that a claim compares.
+
+    The labels of their runs at other epsilons are included.
+    """
     lines = [str(claim[key]) for key in LINES if key in claim]
     return [*lines, *(f"{line} over epsilon" for line in lines)]
 
@@ -445,7 +454,7 @@ def _verdict_of(claim: Claim, estimate: Estimate, share: Estimate) -> str:
         The claim with its threshold. Its key `below_zero`, if given, is the largest
         allowed value of `share`.
     estimate, share : Estimate
-        The number of the claim, and the good line's error over that of w = 0.
+        The value of the claim, and the good line's error divided by that of w = 0.
     """
     low, high = claim.get("at_least", -math.inf), claim.get("at_most", math.inf)
     if "equals" in claim:

@@ -1,9 +1,9 @@
 """Measures of claims, and the look-up of the runs that a claim names.
 
-Every measure is a number with its interval. On one data set, the independent units are
-the report seeds of a line. With several data sets the unit is the data set, since all
-runs on a data set share its records and its chosen settings. Intervals ignore how
-settings were chosen.
+Every measure is a number with its confidence interval. On one data set, the independent
+units are the runs of a line. With several data sets the unit is the data set, since all
+runs on a data set share its records and its chosen settings. Intervals ignore the
+uncertainty from choosing settings.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ GIVEN = (
     "chosen settings as given."
 )
 WRONG = (1.0 - LIKELY) / 2
-"""Largest probability that a verdict by an interval is wrong, which is one tail's."""
+"""Largest probability that a verdict based on an interval is wrong (one tail)."""
 
 
 def without_repetitions(reasons: Iterable[str]) -> list[str]:
-    """Return reasons, which may be long, with repetitions replaced by `as above`."""
+    """Return the reasons, with each repeated reason replaced by `as above`."""
     every = [*reasons]
     return [
         "as above" if one and one in every[:place] else one
@@ -98,8 +98,8 @@ class Evidence(NamedTuple):
     estimate : Estimate
         The number with its interval.
     at : float or None
-        The passes, or the value of the axis, at which the claim is decided; None for
-        the last.
+        The number of passes or the value of the axis at which the claim is decided;
+        None for the last one.
     bound : float
         A proved bound on the error at this point; nan if the claim has no bound.
     """
@@ -124,11 +124,11 @@ class Lookup:
         epsilon of the runs, by default 1. `statistic` is the average over runs, by
         default their mean.
     asked : list of Finals
-        The values that measures have averaged.
+        The values that measures have averaged so far.
     seen : dict
-        Runs that were already looked up for claims of the table, by their names.
+        Cache of the runs that were looked up for claims of the table.
     still : str
-        Label of a line whose runs are replaced by w = 0; empty for no line.
+        Label of the line whose runs are replaced by w = 0; empty if there is none.
     """
 
     table: pd.DataFrame
@@ -200,7 +200,7 @@ class Lookup:
 
     @property
     def over(self) -> str:
-        """Return a text with the smallest number of runs that were averaged."""
+        """Return a text with the smallest numbers of averaged runs and data sets."""
         if not self.asked:
             return ""
         runs = min(len(one.values) for one in self.asked)
@@ -211,7 +211,7 @@ class Lookup:
     def logs(
         self, groups: Sequence[Sequence[tuple[Finals, float]]], share: float = LIKELY
     ) -> Estimate:
-        """Return a weighted sum of the logarithms of averages.
+        """Return a weighted sum of logs of averages over runs, with its interval.
 
         Parameters
         ----------
@@ -231,7 +231,7 @@ class Lookup:
         return estimate_sum(parts, share=share)
 
     def ratio(self, over: Finals, under: Finals, share: float = LIKELY) -> Estimate:
-        """Return the average of values divided by the average of other values.
+        """Return the quotient of two averages over runs, with its interval.
 
         Parameters
         ----------
@@ -247,7 +247,7 @@ class Lookup:
         return self.logs([[(values, 1.0)]], share).map(bounded_exp)
 
     def beside_zero(self, line: str, at: float | None) -> tuple[Estimate, float]:
-        """Return the error of a line over that of w = 0, and the error of w = 0.
+        """Return the error of a line divided by that of w = 0, and the error of w = 0.
 
         Both errors are measured where the claim is decided, on the line's own problem
         and records.
@@ -289,7 +289,7 @@ class Lookup:
 def _samples_of_group(
     group: Sequence[tuple[Finals, float]], together: bool = False
 ) -> list[Part]:
-    """Return the samples of values at one point, joined if their units are paired."""
+    """Return the samples of values at one point; paired samples are one array."""
     units = [one.units() for one, _ in group]
     weights = np.array([weight for _, weight in group])
     seeds = [np.unique(one.sets) for one, _ in group]

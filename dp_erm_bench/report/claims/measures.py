@@ -2,9 +2,9 @@
 
 The keyword parameters of a measure are the keys of a claim that it reads. A measure
 returns a number that is not random, an `Estimate`, or `Evidence` if the claim is not
-decided at the end of runs. Functions that are slow to import are given by name, because
-claims are checked before anything runs. Bounds, and measures that need no run, are in
-`papers.claims`.
+decided at the end of runs. Claims are checked before anything runs. Functions that are
+slow to import are therefore given by name. Bounds, and measures that need no run, are
+in `papers.claims`.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from dp_erm_bench.results.statistics import (
 )
 
 LOW, HIGH = 0.2, 0.8
-"""Quantiles at the ends of a band.
+"""Quantiles at the ends of the band around a line.
 
-With 20 runs these quantiles have an interval, but the extremes do not.
+With 20 runs, these quantiles have a confidence interval, but the extremes do not.
 """
 
 
 def _slope_of_average(runs: Lookup, lines: Mapping[str, float], axis: str) -> Estimate:
-    """Return a weighted sum of slopes of averages along an axis."""
+    """Return a weighted sum of the log-log slopes of lines along an axis."""
     found = {line: runs.along(line, axis) for line in lines}
     points: dict[float, list[tuple[Finals, float]]] = {}
     for line, one in found.items():
@@ -82,7 +82,7 @@ def slope(runs: Lookup, line: str, axis: str) -> Estimate:
 def slope_of_one_pass(
     runs: Lookup, line: str, axis: str, p: int, radius: float
 ) -> Evidence:
-    """Return the slope of one-pass SGD's excess, and its bound at the last point.
+    """Return the slope of one-pass SGD's excess risk, and its bound at the last point.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def _largest_of(
     x: Sequence[float],
     bounds: Sequence[float] = (),
 ) -> Evidence:
-    """Return the largest of several numbers, with its point of the axis and bound."""
+    """Return the largest of several numbers, with its point on the axis and bound."""
     place = int(np.argmax([one.point for one in make(LIKELY)]))
     bound = bounds[place] if bounds else math.nan
     return Evidence(estimate_of_largest(make), float(x[place]), bound)
@@ -220,7 +220,7 @@ def average_at_end(runs: Lookup, line: str, axis: str, quantity: str) -> Estimat
 
 @says("part of the excess at 0 {line} has lost at the largest {axis} ({statistic})")
 def excess_lost(runs: Lookup, line: str, axis: str) -> Estimate:
-    """Return the relative decrease of the excess from w = 0, at the end of the axis.
+    """Return the relative decrease of the excess risk from w = 0, at the axis's end.
 
     Final values are compared, even if the runs have different lengths.
 
@@ -254,7 +254,7 @@ def _bound_at(
 def _share_of_bounds(
     runs: Lookup, line: str, axis: str, bound: str, **keys: float
 ) -> Evidence:
-    """Return the largest quotient of an average and its bound along an axis."""
+    """Return the largest quotient of an average error and its bound along an axis."""
     found = runs.along(line, axis)
     bounds = [_bound_at(runs, line, axis, at, bound, **keys) for at in found.x.tolist()]
 
@@ -267,10 +267,10 @@ def _share_of_bounds(
 
 @says("largest {statistic} of {line} / the bound of its expectation, over {axis}")
 def share_of_mean_bound(runs: Lookup, line: str, axis: str, nonzeros: int) -> Evidence:
-    """Return the largest quotient of the projection mechanism's mean and its bound.
+    """Return the largest quotient of the projection mechanism's error and its bound.
 
-    With few coordinates the bound is attained up to 1 / (4 p). A mean of finitely many
-    runs may exceed it by chance, which the interval shows.
+    With few coordinates, the mean error reaches the bound up to 1 / (4 p). A mean of
+    finitely many runs may exceed it by chance, which the interval shows.
 
     Parameters
     ----------
@@ -381,10 +381,10 @@ def inverse_ratio(runs: Lookup, under: str, over: str) -> Estimate:
     over_sets=True,
 )
 def share_of_sets(runs: Lookup, under: str, over: str) -> Estimate:
-    """Return the share of panels and epsilons at which one line ends no higher.
+    """Return the share of problems on which one line ends at or below another.
 
-    A panel and epsilon counts if `under` ends at or below `over`. The interval is a
-    bootstrap interval over panels.
+    A problem is a panel at one epsilon. The result is the share of problems on which
+    `under` ends at or below `over`. The interval is a bootstrap interval over panels.
 
     Parameters
     ----------
@@ -410,13 +410,13 @@ def share_of_sets(runs: Lookup, under: str, over: str) -> Estimate:
     "of the higher of their two ends"
 )
 def quotient_of_seconds(runs: Lookup, under: str, over: str, factor: float) -> Estimate:
-    """Return the time that a line needs to become as good, over that of another line.
+    """Return the quotient of the times that two lines need to reach a common error.
 
-    The time of a line is the time of the first checkpoint from which on its average
-    error is at most ``factor`` times the higher of the two final errors. The interval
-    ignores the choice of this checkpoint, as it does for settings. The line reached the
-    error after the preceding checkpoint. If steps lie between these two checkpoints,
-    the interval covers both times.
+    The common error is ``factor`` times the higher of the two final errors. The time of
+    a line is that of the first checkpoint from which on its average error is at most
+    the common error. The interval ignores the choice of this checkpoint. The line
+    reached the common error after the preceding checkpoint. If steps lie between these
+    two checkpoints, the interval covers both times.
 
     Parameters
     ----------
@@ -444,11 +444,11 @@ def quotient_of_seconds(runs: Lookup, under: str, over: str, factor: float) -> E
 def _seconds_within(
     runs: Lookup, line: str, errors: Array, target: float
 ) -> tuple[Finals, Finals]:
-    """Return the times of two checkpoints, between which the error becomes low.
+    """Return the times of two checkpoints between which the error falls to a target.
 
-    From the second checkpoint on, errors are at most `target`; the first is the
-    checkpoint before. If errors are already low at w = 0, the second is the first
-    checkpoint after w = 0. If no step lies between the two, both times are those of the
+    From the second checkpoint on, errors are at most `target`. The first one is the
+    checkpoint before. If errors are already low at w = 0, the second one is the first
+    checkpoint after w = 0. If the two are one step apart, both times are those of the
     second.
     """
     found, sets = runs(line), runs(line).finals().sets
@@ -463,9 +463,10 @@ def _seconds_within(
 
 
 def _gap_of_bands(runs: Lookup, over: Finals, under: Finals, share: float) -> Estimate:
-    """Return the lower end of one band over the upper end of another.
+    """Return the lower end of one line's band over the upper end of another's.
 
-    With several data sets, return the geometric mean of the quotient over data sets.
+    A band is from the 20 % to the 80 % quantile of final errors. With several data
+    sets, return the geometric mean of the quotient over data sets.
     """
     seeds = [np.unique(one.sets) for one in (over, under)]
 
@@ -501,7 +502,7 @@ def band_gap(runs: Lookup, under: str, over: str) -> Estimate:
 
 @says("factor between the final bands of {line} and {other} (at most 1: overlap)")
 def band_separation(runs: Lookup, line: str, other: str) -> Estimate:
-    """Return the factor between the final bands of two lines, the upper over the lower.
+    """Return the factor between the bands of two lines at the end, upper over lower.
 
     Parameters
     ----------
@@ -521,7 +522,7 @@ def band_separation(runs: Lookup, line: str, other: str) -> Estimate:
 
 @says("part of the mean decrease of {line} after {iterations} iterations")
 def share_of_progress(runs: Lookup, line: str, iterations: float) -> Estimate:
-    """Return the part of the final decrease that is reached after some iterations.
+    """Return the part of the whole decrease that is reached after some iterations.
 
     Parameters
     ----------
@@ -600,7 +601,7 @@ def ratio_to_band_top(runs: Lookup, line: str, other: str) -> Estimate:
 
 @says("most non-zeros of {line} beyond the iterations made, over all checkpoints")
 def excess_nonzeros(runs: Lookup, line: str) -> float:
-    """Return the largest excess of non-zeros over passes, over all checkpoints.
+    """Return the largest number of non-zeros beyond the passes, over all checkpoints.
 
     An excess in a single run refutes the claim.
     """

@@ -69,7 +69,7 @@ NAME = "report.html"
 HERE = Path(__file__).parent
 AUDITS = "audits.csv"
 EPSILON = "_epsilon"
-"""Ending of the name of a panel's second picture, which is against epsilon."""
+"""Ending of the name of a panel's second picture, whose x axis is epsilon."""
 
 NOTHING, BEYOND = "may be no better than", "beyond nominal"
 HELD_OUT = ("test_accuracy", "balanced_accuracy", "auc", "test_risk", "rmse", "r2")
@@ -154,7 +154,7 @@ class Chapter:
     notes : list of str
         Sentences that a reader should know first.
     asked : dict of str to str
-        The problem of each panel, in words.
+        The problem of each panel, described in words.
     answers : list of str
         Sentences on the best lines.
     facts : dict of str to str

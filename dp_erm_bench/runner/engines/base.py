@@ -1,4 +1,4 @@
-"""The interface of engines, which carry tasks to their hosts."""
+"""The interface of engines, which send tasks to hosts and return the answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HANG = {
     "dask": ("DaskDistributedBackend", "runner=dask, which uses Dask's own client"),
     "multiprocessing": ("MultiprocessingBackend", "loky or threading"),
 }
-"""Backends of joblib that wait for ever once a worker was killed.
+"""Joblib backends that wait forever after a worker was killed.
 
 Each name maps to the class name of the backend, and to an alternative.
 """
@@ -22,7 +22,7 @@ ACTIVE = "active"
 
 
 class Engine(contextlib.AbstractContextManager["Engine"], Protocol):
-    """Carries the tasks of a ledger to hosts, and their answers back.
+    """Sends the tasks of a ledger to hosts, and returns the answers of the hosts.
 
     It is entered once for all rounds of a run. On exit it ends everything that it has
     started.

@@ -52,7 +52,7 @@ class Elsewhere:
     """Workers of a scheduler that others have started; nothing is known about them."""
 
     def note_ended(self) -> None:
-        """Do nothing about workers that have ended, since others have started them."""
+        """Do nothing when workers end, since others have started them."""
 
     def log_of(self, address: str) -> str:
         """Return the last lines of the log of a worker; empty if it has none here."""
@@ -68,7 +68,7 @@ class Elsewhere:
 
 
 class LocalWorkers(Elsewhere):
-    """Processes of this machine with one worker each; processes that end are replaced.
+    """Processes on this machine with one worker each; ended processes are replaced.
 
     Parameters
     ----------
@@ -206,13 +206,13 @@ WAITING, ALIVE = "PENDING", ("RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"
 """SLURM's states of jobs that wait, and of those that have not ended."""
 
 GONE = ["ENDED", "a while ago"]
-"""State and reason of a job that SLURM has forgotten."""
+"""State and reason that are reported for a job that SLURM has forgotten."""
 
 HOPELESS = (
     *("PartitionTimeLimit", "PartitionNodeLimit", "PartitionConfig", "BadConstraints"),
     *("PartitionDown", "PartitionInactive", "AccountNotAllowed", "QOSNotAllowed"),
 )
-"""Reasons for which a job of SLURM waits until somebody changes the cluster."""
+"""SLURM's reasons for which a job waits until somebody changes the cluster."""
 
 
 def cluster_class(name: str) -> Any:
@@ -465,7 +465,10 @@ def jobs_in_slurm(ids: Sequence[str]) -> dict[str, list[str]]:
 
 
 UNWRITABLE = "JobLaunchFailure"
-"""SLURM's reason for a job whose node cannot write its log, as it shares no folder."""
+"""SLURM's reason for a job whose node cannot write the job's log.
+
+The node then has no folder in common with this machine.
+"""
 
 END = 30.0
 """Seconds in which a cluster must end its jobs and itself."""
@@ -477,7 +480,10 @@ CHECK = 1.0
 """Seconds between two questions about what jobs wait for."""
 
 STILLBORN = 3
-"""Limit on new submissions of jobs that ended without a worker, divided by `n_jobs`."""
+"""Number of times that jobs without a worker are submitted again, per worker.
+
+It limits new submissions of jobs that ended before their worker came.
+"""
 
 
 class Jobs(Elsewhere):

@@ -58,16 +58,16 @@ BRIEF = 5.0
 """Seconds within which a scheduler must accept a connection."""
 
 LOOK = 1.0
-"""Seconds between two updates of the list of workers."""
+"""Seconds between two updates of the list of workers, if there are any."""
 
 SOON = 0.1
-"""Seconds between two updates while there is no worker."""
+"""Seconds between two updates of this list while there is no worker."""
 
 GRACE = 5.0
-"""Seconds to wait for another worker if all existing ones were refused."""
+"""Seconds to wait for another worker after all existing ones were refused."""
 
 REASONS = 3
-"""Largest number of refusals in a message."""
+"""Largest number of refusals that a message lists."""
 
 LONGEST = 400
 """Largest number of characters of a refusal, which quotes the worker."""
@@ -501,7 +501,7 @@ def split_answer(value: object) -> tuple[Mapping[str, str], object]:
 
 
 def wish_of_client() -> Callable[[], bool]:
-    """Return a function that says whether the client still wants the running call."""
+    """Return a function that tells whether the client still waits for the call."""
     worker = get_worker()
     key = worker.get_current_task()
 

@@ -1,4 +1,4 @@
-"""The twin of normal noise on sums, where each record adds to one of t steps."""
+"""Second implementation (twin) of noise on sums to which records add once per round."""
 
 import functools
 import math
@@ -26,7 +26,7 @@ FAR = 3.0
 def nodes_of_allocation(
     gamma: float, up: float, down: float, top: float
 ) -> tuple[Array, Array]:
-    """Return values of W at the nodes of a quadrature, and the masses of the nodes.
+    """Return values of a random variable W at nodes of a quadrature, and their masses.
 
     W = e^(up g - up^2/2) - gamma e^(-down g - down^2/2) for a standard normal g. The
     nodes are those of Gauss-Legendre rules on panels that are short in g and, for large
@@ -157,9 +157,10 @@ def expected_checksum(seed: Any, n: int, times: int, steps: float) -> int:
 
 @dataclass(frozen=True)
 class AllocationGaussianTwin(Twin):
-    """Twin of random allocation, in which each record is in one step of a round.
+    """Twin of random allocation: a second implementation of its law.
 
-    Its privacy profile is approximate, while that of the release is an upper bound.
+    Each record is in one step of a round. The privacy profile here is approximate,
+    while that of the release is an upper bound.
 
     Attributes
     ----------
@@ -174,11 +175,11 @@ class AllocationGaussianTwin(Twin):
 
     @classmethod
     def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
-        """Return the twin of a mechanism; at rate 1, that of the Gaussian mechanism.
+        """Return the twin (second implementation) of a mechanism as a run used it.
 
-        The records of each step are compared with the records that the trial's secret
-        stream gives to the step at the release's ``rate``. If they differ, no
-        amplification is counted.
+        At rate 1, it is the twin of the Gaussian mechanism. The records of each step
+        are compared with the records that the trial's secret stream gives to the step
+        at the release's ``rate``. If they differ, no amplification is counted.
 
         Parameters
         ----------
@@ -210,7 +211,7 @@ class AllocationGaussianTwin(Twin):
         return max(min(quiet, half), 0.02 * half)
 
     def renyi(self, orders: Array) -> Array:
-        """Return the Renyi divergence of a round if the steps of records are known."""
+        """Return the Renyi divergence of a round if its steps were known."""
         return orders / (2 * self.ratio**2)
 
     def distribution(self, step: float, adjacency: Adjacency, least: bool) -> Any:

@@ -29,7 +29,7 @@ LARGEST_TILT = 30.0
 
 @dataclass(frozen=True, eq=False)
 class Answered:
-    """One use of a mechanism by B runs, replayed on two datasets.
+    """One use of a mechanism by B runs, with the queries on two datasets.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class Twin(ABC):
-    """A second implementation of one mechanism, with the noise and uses of a run.
+    """Twin: a second implementation of a mechanism, with the noise and uses of a run.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class Twin(ABC):
 
     @classmethod
     def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> "Twin":
-        """Return the twin of a mechanism as a run used it.
+        """Return the twin (second implementation) of a mechanism as a run used it.
 
         By default the other parameters of its law are the release's fields of the same
         names.
@@ -107,12 +107,12 @@ class Twin(ABC):
 
     @property
     def level(self) -> float:
-        """Return the pure epsilon of one use, infinite if there is none."""
+        """Return the pure epsilon of one use; infinite if there is none."""
         return math.inf
 
     @property
     def mu_square(self) -> float | None:
-        """Return mu^2 of all uses, None unless the mechanism is Gaussian."""
+        """Return mu^2 of all uses; None unless the mechanism is Gaussian."""
         return None
 
     @property
@@ -122,12 +122,15 @@ class Twin(ABC):
 
     @property
     def is_composed_apart(self) -> bool:
-        """Return whether the pure epsilon is added to the rest by basic composition."""
+        """Return whether basic composition adds the pure epsilon to the rest."""
         return False
 
     @property
     def is_exact(self) -> bool:
-        """Return whether ``distribution`` knows an exact instance, see ``exact``."""
+        """Return whether ``distribution`` is known exactly for some neighbours.
+
+        These neighbours are called an exact instance, see ``exact``.
+        """
         return self.exact
 
     def renyi(self, orders: Array) -> Array:
@@ -243,7 +246,7 @@ def discretisation(step: float, least: bool) -> dict[str, Any]:
 
 
 def twin_of(kind: Any) -> type[Twin] | None:
-    """Return the twin of a kind of release, None if it has none."""
+    """Return the twin (second implementation) of a kind of release, or None."""
     own: type[Twin] | None = vars(kind).get("twin")
     if own is not None and not (isinstance(own, type) and issubclass(own, Twin)):
         raise UsageError(f"{kind.__name__}.twin={own}: must be a class, a Twin")
@@ -260,7 +263,7 @@ class NoTwin(Unsupported):
 
 
 def required_twin(release: Any) -> type[Twin]:
-    """Return the twin of a release.
+    """Return the twin (second implementation) of a release.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The twin of normal noise on a function of a sample of fixed size."""
+"""Second implementation (twin) of normal noise on samples of fixed size."""
 
 import functools
 import math
@@ -144,6 +144,8 @@ def worst_cumulants(d: float, rate: float, orders: Array) -> Array:
 class FixedSizeGaussianTwin(Twin):
     """Twin of the Gaussian mechanism on a sample drawn without replacement.
 
+    A twin is a second implementation of a law.
+
     Attributes
     ----------
     rate : float
@@ -161,7 +163,9 @@ class FixedSizeGaussianTwin(Twin):
 
     @classmethod
     def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
-        """Return the twin of a mechanism; at rate 1, that of the Gaussian mechanism.
+        """Return the twin (second implementation) of a mechanism as a run used it.
+
+        At rate 1, it is the twin of the Gaussian mechanism.
 
         Parameters
         ----------
@@ -210,12 +214,13 @@ class FixedSizeGaussianTwin(Twin):
         return np.minimum(chords / (orders - 1), orders / (2 * self.ratio**2))
 
     def distribution(self, step: float, adjacency: Adjacency, least: bool) -> Any:
-        """Return dp_accounting's distribution of an exact instance.
+        """Return dp_accounting's loss distribution for one pair of neighbours.
 
-        All other records are equal, and in one dataset the record in which the
-        neighbours differ equals them too. Under ``zero_out``, that record is zero in
-        this dataset; if an exchange was charged (not ``zeroed``), the charge is twice
-        the change. With halves, only the sum over the whole sample is considered.
+        Its privacy loss is known exactly. All other records are equal, and in one
+        dataset the record in which the neighbours differ equals them, too. Under
+        ``zero_out``, that record is zero in this dataset. If the charge was for an
+        exchange (not ``zeroed``), it is twice the change. With halves, only the sum
+        over the whole sample is considered.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""The twin of normal noise."""
+"""Second implementation (twin) of normal noise."""
 
 from typing import Any, ClassVar
 
@@ -9,7 +9,7 @@ from dp_erm_bench.trust.twins.base import Answered, Array, Twin, discretisation
 
 
 class GaussianTwin(Twin):
-    """Twin of the Gaussian mechanism."""
+    """Twin (second implementation) of the Gaussian mechanism."""
 
     exact: ClassVar[bool] = True
 

@@ -1,4 +1,4 @@
-"""The twin of selections with Laplace noise inside the scores."""
+"""Second implementation (twin) of selections with Laplace noise inside the scores."""
 
 from typing import Any
 
@@ -13,7 +13,10 @@ from dp_erm_bench.trust.twins.laplace_noisy_max import (
 
 
 class InsideNoisyMaxTwin(LaplaceNoisyMaxTwin):
-    """Twin of a selection whose noise is in the gradient, known by its pure epsilon."""
+    """Second implementation (twin) of a selection with noise in the gradient.
+
+    Only its pure epsilon is known.
+    """
 
     @staticmethod
     def log_ratio(release: Any, use: Answered) -> Array:

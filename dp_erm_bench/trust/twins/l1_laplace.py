@@ -1,4 +1,4 @@
-"""The twin of Laplace noise on every entry of a vector."""
+"""Second implementation (twin) of Laplace noise on every entry of a vector."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,10 +8,11 @@ from dp_erm_bench.trust.twins.laplace import LaplaceTwin
 
 @dataclass(frozen=True)
 class L1LaplaceTwin(LaplaceTwin):
-    """Twin of a vector with Laplace noise on every entry.
+    """Twin (second implementation) of a vector with Laplace noise on every entry.
 
-    The largest change is a change of one entry, so a single number is an exact
-    instance. With a row of sensitivities, each entry counts as a number.
+    The largest change is a change of one entry. So a single number is an exact
+    instance: a case whose privacy is known exactly. With a row of sensitivities, each
+    entry counts as a number.
 
     Attributes
     ----------
@@ -26,7 +27,9 @@ class L1LaplaceTwin(LaplaceTwin):
     def of(
         cls, release: Any, mechanism: Any, ratio: float, times: int
     ) -> "L1LaplaceTwin":
-        """Return the twin of a mechanism, whose ``ratio`` is that of a single entry.
+        """Return the twin (second implementation) of a mechanism as a run used it.
+
+        Its ``ratio`` is that of a single entry.
 
         Parameters
         ----------

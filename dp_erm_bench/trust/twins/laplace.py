@@ -1,4 +1,4 @@
-"""The twin of Laplace noise on a number."""
+"""Second implementation (twin) of Laplace noise on a number."""
 
 from typing import Any, ClassVar
 
@@ -13,7 +13,7 @@ GRADED: Array = np.append(0.0, np.geomspace(1e-8, 1.0, 1500))
 
 
 class LaplaceTwin(PureTwin):
-    """Twin of the Laplace mechanism."""
+    """Twin (second implementation) of the Laplace mechanism."""
 
     exact: ClassVar[bool] = True
 

@@ -1,4 +1,4 @@
-"""The twin of selections by scores with Laplace noise.
+"""Second implementation (twin) of selections by scores with Laplace noise.
 
 The probability that a score wins is the integral of f_j prod_{k != j} F_k over the real
 line, computed by quadrature. Between the scores, the densities f and distribution
@@ -32,6 +32,8 @@ Curve = Callable[[Array, Array], Array]
 class LaplaceNoisyMaxTwin(PureTwin):
     """Twin of a selection by scores with Laplace noise, known by its pure epsilon.
 
+    A twin is a second implementation of a law.
+
     Attributes
     ----------
     spread : float
@@ -48,7 +50,10 @@ class LaplaceNoisyMaxTwin(PureTwin):
 
     @property
     def is_exact(self) -> bool:
-        """Return whether the noise has one scale, as an exact instance requires."""
+        """Return whether the noise of all scores has the same scale.
+
+        An exact instance (neighbours with known privacy loss) requires this.
+        """
         return self.spread == 1.0
 
     def instance(self, step: float) -> Any:

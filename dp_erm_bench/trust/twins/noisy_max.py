@@ -1,4 +1,4 @@
-"""The twin of the exponential mechanism."""
+"""Second implementation (twin) of the exponential mechanism."""
 
 import math
 from typing import Any, ClassVar
@@ -11,7 +11,10 @@ from dp_erm_bench.trust.twins.pure import PureTwin, two_candidates, two_outcomes
 
 
 class NoisyMaxTwin(PureTwin):
-    """Twin of a selection of bounded range, with Gumbel noise on the scores."""
+    """Second implementation (twin) of a selection with Gumbel noise on the scores.
+
+    The mechanism has bounded range.
+    """
 
     exact: ClassVar[bool] = True
 
@@ -21,7 +24,7 @@ class NoisyMaxTwin(PureTwin):
         return 2.0 / self.ratio if self.ratio > 0 else math.inf
 
     def renyi(self, orders: Array) -> Array:
-        """Return the largest Renyi divergence of two outcomes that differ by the range.
+        """Return the largest Renyi divergence of two outcomes of bounded range.
 
         The log-ratios of the outcomes are t and t - range.
         """
@@ -29,12 +32,18 @@ class NoisyMaxTwin(PureTwin):
         return two_outcomes(orders, self.level, ends, self.level)
 
     def profile(self, epsilons: Array) -> Array:
-        """Return the largest delta of two outcomes with log-ratios t and t - range."""
+        """Return the largest delta of two outcomes of bounded range.
+
+        Their log-ratios are t and t - range, and delta is the largest over t.
+        """
         half = np.expm1((epsilons - self.level) / 2)
         return np.asarray(half**2 / -math.expm1(-self.level))
 
     def instance(self, step: float) -> Any:
-        """Return the distribution of a selection between two, by logistic chances."""
+        """Return the distribution of a selection between two candidates.
+
+        The probabilities of winning are logistic functions.
+        """
         return two_candidates(1 / (1 + math.exp(-1 / self.ratio)), step)
 
     @staticmethod

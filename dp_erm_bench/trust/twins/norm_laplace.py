@@ -1,4 +1,4 @@
-"""The twin of a vector with noise of density exp(-norm2)."""
+"""Second implementation (twin) of a vector with noise of density exp(-norm2)."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from dp_erm_bench.trust.twins.pure import PureTwin
 
 
 class NormLaplaceTwin(PureTwin):
-    """Twin of a vector with norm-Laplace noise."""
+    """Twin (second implementation) of a vector with norm-Laplace noise."""
 
     @staticmethod
     def log_ratio(release: Any, use: Answered) -> Array:

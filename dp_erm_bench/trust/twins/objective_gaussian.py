@@ -1,4 +1,4 @@
-"""The twin of a minimiser with normal noise in its objective."""
+"""Second implementation (twin) of a minimiser with normal noise in its objective."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from dp_erm_bench.trust.twins.base import (
 
 @dataclass(frozen=True)
 class ObjectiveGaussianTwin(Twin):
-    """Twin of a minimiser with normal noise in its objective.
+    """Twin (second implementation) of a minimiser with normal noise in its objective.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class ObjectiveGaussianTwin(Twin):
         return 2 if adjacency is Adjacency.REPLACE_ONE else 1
 
     def renyi(self, orders: Array) -> Array:
-        """Return the Renyi divergence by quadrature, infinite if it is too large."""
+        """Return the Renyi divergence by quadrature; infinite if it is too large."""
         power = orders - 1
         tame = power / self.ratio < LARGEST_TILT
         curve = np.full(orders.shape, np.inf)

@@ -1,4 +1,7 @@
-"""The twin of a minimiser with norm-Laplace noise in its objective."""
+"""Second implementation (twin) of a minimiser with norm-Laplace noise.
+
+The noise is in the objective.
+"""
 
 import math
 from dataclasses import dataclass
@@ -10,6 +13,8 @@ from dp_erm_bench.trust.twins.pure import PureTwin
 @dataclass(frozen=True)
 class ObjectiveNormLaplaceTwin(PureTwin):
     """Twin of a minimiser with norm-Laplace noise in its objective.
+
+    A twin is a second implementation of a law.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The twin of normal noise on the sum over a Poisson sample."""
+"""Second implementation (twin) of normal noise on the sum over a Poisson sample."""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from dp_erm_bench.trust.twins.gaussian import GaussianTwin, normal
 
 @dataclass(frozen=True)
 class PoissonGaussianTwin(Twin):
-    """Twin of the Gaussian mechanism on a Poisson sample.
+    """Twin (second implementation) of the Gaussian mechanism on a Poisson sample.
 
     Attributes
     ----------
@@ -26,7 +26,9 @@ class PoissonGaussianTwin(Twin):
 
     @classmethod
     def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
-        """Return the twin of a mechanism; at rate 1, that of the Gaussian mechanism.
+        """Return the twin (second implementation) of a mechanism as a run used it.
+
+        At rate 1, it is the twin of the Gaussian mechanism.
 
         Parameters
         ----------

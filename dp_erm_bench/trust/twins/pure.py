@@ -1,4 +1,4 @@
-"""Twins of which only the pure epsilon is known."""
+"""Twins (second implementations) of mechanisms known only by their pure epsilon."""
 
 import math
 from dataclasses import dataclass
@@ -12,7 +12,10 @@ from dp_erm_bench.trust.twins.base import Array, Twin
 
 @dataclass(frozen=True)
 class PureTwin(Twin):
-    """Twin of a mechanism known only by its pure epsilon, by default 1 / ratio."""
+    """Second implementation (twin) of a mechanism known only by its pure epsilon.
+
+    By default, the pure epsilon is 1 / ratio.
+    """
 
     @property
     def level(self) -> float:
@@ -24,16 +27,9 @@ class PureTwin(Twin):
         return two_outcomes(orders, self.level, np.array([self.level]), 2 * self.level)
 
     def distribution(self, step: float, adjacency: Adjacency, least: bool) -> Any:
-        """Return the distribution of the largest profile, or of an exact instance.
+        """Return the distribution for the largest profile, or of an exact instance.
 
-        Parameters
-        ----------
-        step : float
-            Spacing of the lattice of losses.
-        adjacency : Adjacency
-            The neighbouring relation.
-        least : bool
-            Whether to round down, for a lower bound; otherwise up.
+        An exact instance is a pair of neighbours whose privacy loss is known exactly.
         """
         from dp_accounting.pld import pld_pmf
         from dp_accounting.pld import privacy_loss_distribution as library
@@ -55,23 +51,14 @@ class PureTwin(Twin):
         return np.asarray(largest)
 
     def instance(self, step: float) -> Any:
-        """Return the distribution of an exact instance, rounded down."""
+        """Return the exact distribution for one pair of neighbours, rounded down."""
         raise ValueError(f"no instance is known for {type(self).__name__}")
 
 
 def two_outcomes(orders: Array, level: float, ends: Array, width: float) -> Array:
-    """Return the largest Renyi divergence of outcomes of log-ratios t and t - width.
+    """Return the largest Renyi divergence of a choice between two outcomes.
 
-    Parameters
-    ----------
-    orders : array of shape (m,)
-        Renyi orders > 1; the result has their shape.
-    level : float
-        The pure epsilon, at least every t.
-    ends : array of shape (k,)
-        The values of t over which the divergence is largest.
-    width : float
-        Difference of the two log-ratios.
+    Their log-ratios are t and t - width.
     """
     power = orders - 1
     p = (math.exp(width) - np.exp(ends)) / math.expm1(width)

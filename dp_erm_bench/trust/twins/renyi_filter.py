@@ -1,4 +1,4 @@
-"""The twin of a Renyi filter over random steps."""
+"""Second implementation (twin) of a Renyi filter over random steps."""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +11,9 @@ from dp_erm_bench.trust.twins.base import Array, Twin, required_twin
 
 @dataclass(frozen=True)
 class RenyiFilterTwin(Twin):
-    """Twin of a filter, with the larger of the promised curve and that of its steps.
+    """Twin of a filter: the larger of the promised curve and the curve of its steps.
+
+    A twin is a second implementation of a law.
 
     Attributes
     ----------
@@ -23,9 +25,10 @@ class RenyiFilterTwin(Twin):
 
     @classmethod
     def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
-        """Return the twin of a mechanism, made from the steps that passed its filter.
+        """Return the twin (second implementation) of a mechanism as a run used it.
 
-        The sensitivities of the steps are those that the release declares.
+        It is made from the steps that passed the filter. The sensitivities of the steps
+        are those that the release declares.
 
         Parameters
         ----------

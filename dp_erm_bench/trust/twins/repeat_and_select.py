@@ -1,4 +1,4 @@
-"""The twin of the best of a geometric number of runs."""
+"""Second implementation (twin) of the best of a geometric number of runs."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,9 @@ from dp_erm_bench.trust.twins.poisson_gaussian import PoissonGaussianTwin
 
 @dataclass(frozen=True)
 class RepeatAndSelectTwin(Twin):
-    """Twin of the best of many runs, by dp_accounting's bound for a geometric number.
+    """Twin of the best of many runs: a second implementation of its privacy.
+
+    It uses dp_accounting's bound for a geometric number of runs.
 
     Attributes
     ----------
@@ -28,9 +30,10 @@ class RepeatAndSelectTwin(Twin):
 
     @classmethod
     def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
-        """Return the twin of a mechanism, made from the runs that it kept for an audit.
+        """Return the twin (second implementation) of a mechanism as a run used it.
 
-        The sensitivities are those that the release declares.
+        It is made from the runs that the mechanism kept for an audit. The sensitivities
+        are those that the release declares.
 
         Parameters
         ----------
@@ -72,7 +75,7 @@ class RepeatAndSelectTwin(Twin):
 
 
 def twin_of_fixed_size(use: Twin) -> Twin:
-    """Return the twin of a fixed-size sample if the given twin is of a Poisson sample.
+    """Return the twin of fixed-size samples for a given twin of Poisson samples.
 
     Other twins are returned unchanged.
     """

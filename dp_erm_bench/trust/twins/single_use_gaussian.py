@@ -1,4 +1,4 @@
-"""The twin of normal noise on steps that read each record at most once."""
+"""Second implementation (twin) of noise on steps that read each record once."""
 
 import math
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from dp_erm_bench.trust.twins.gaussian import GaussianTwin, normal
 
 @dataclass(frozen=True)
 class SingleUseGaussianTwin(Twin):
-    """Twin of one pass over a secret part of the records.
+    """Twin (second implementation) of one pass over a secret part of the records.
 
     The record is at each of the n places of the order with probability 1 / n. The
     likelihood ratio of the pass is computed as if this place were revealed together
@@ -42,11 +42,11 @@ class SingleUseGaussianTwin(Twin):
 
     @classmethod
     def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
-        """Return the twin of a mechanism, a Gaussian twin if the order is not secret.
+        """Return the twin (second implementation) of a mechanism as a run used it.
 
-        The twin is also Gaussian if all records are read. The order that was used is
-        compared with the order of the trial's secret stream. If the orders differ, all
-        records count as read.
+        The twin is Gaussian if the order of the records is not secret, or if all
+        records are read. The order that was used is compared with the order of the
+        trial's secret stream. If the orders differ, all records count as read.
 
         Parameters
         ----------
@@ -87,7 +87,7 @@ class SingleUseGaussianTwin(Twin):
         return np.insert(losses, places, 0.0), np.insert(masses, places, 1 - self.share)
 
     def renyi(self, orders: Array) -> Array:
-        """Return the Renyi divergence by quadrature, infinite if it is too large."""
+        """Return the Renyi divergence by quadrature; infinite if it is too large."""
         power = orders - 1
         tame = power / self.ratio < LARGEST_TILT
         curve = np.full(orders.shape, np.inf)

@@ -1,4 +1,4 @@
-"""The twin of normal noise on a random sketch."""
+"""Second implementation (twin) of normal noise on a random sketch."""
 
 import math
 from dataclasses import dataclass
@@ -11,17 +11,21 @@ from scipy.stats import chi2, norm
 from dp_erm_bench.trust.twins.base import SMALLEST_DRAW, Answered, Array, Twin
 
 STEEPEST = 0.98
-"""Share of the largest exponent up to which a moment of chi^2 is computed."""
+"""Largest exponent for which a moment of chi^2 is computed.
+
+It is relative to the exponent at which the moment becomes infinite.
+"""
 FAR, CELLS = 20.0, 40_000
 
 
 @dataclass(frozen=True)
 class SketchedGaussianTwin(Twin):
-    """Twin of a sketch of ``rows`` rows with normal noise.
+    """Twin (second implementation) of a noisy sketch with ``rows`` rows.
 
-    Integration is in the reverse order of the release: over the noise x, with the tails
-    of the chi^2 law of the squared length m R^2. With r = R / ratio, the loss is
-    r x + r^2 / 2 on the first dataset and r x - r^2 / 2 on the second.
+    The order of integration is the reverse of the release's. The outer integral is over
+    the noise x, and the tails of the chi^2 law of m R^2 give the inner one. With r = R
+    / ratio, the loss is r x + r^2 / 2 on the first dataset and r x - r^2 / 2 on the
+    second.
     """
 
     rows: int = 1

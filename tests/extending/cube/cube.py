@@ -1,4 +1,4 @@
-"""The cube: the ball of the largest absolute entry."""
+"""A user's constraint: the ball of the largest absolute entry."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""The penalty of Yuan and Lin: the sum of the euclidean norms of groups."""
+"""A user's penalty: the sum of euclidean norms of groups (Yuan and Lin)."""
 
 from dataclasses import dataclass
 from typing import ClassVar

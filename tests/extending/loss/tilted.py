@@ -1,4 +1,4 @@
-"""The smoothed quantile loss."""
+"""A user's loss: the smoothed quantile loss."""
 
 from dataclasses import dataclass
 

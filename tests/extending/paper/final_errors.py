@@ -1,4 +1,4 @@
-"""What is special to the paper: final errors as bars, a kind of figure of its own."""
+"""The figure of a user's paper: final errors as bars."""
 
 from dataclasses import dataclass
 from functools import partial

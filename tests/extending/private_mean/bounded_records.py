@@ -1,4 +1,4 @@
-"""A problem without labels: the mean of records in a euclidean ball."""
+"""A user's problem without labels: the mean of records in a euclidean ball."""
 
 from dataclasses import dataclass
 from functools import cached_property

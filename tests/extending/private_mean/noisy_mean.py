@@ -1,4 +1,4 @@
-"""The Gaussian mechanism on the mean of bounded records."""
+"""A user's solver: the Gaussian mechanism on the mean of bounded records."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""Descent along sums over secret samples, with noise that is private at delta = 0."""
+"""A user's solver: descent along noisy sums over secret samples, with delta = 0."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The law of a sampled vector a second time, and how likely its answers are."""
+"""A second implementation (twin) of the law of a sampled vector."""
 
 import math
 from dataclasses import dataclass

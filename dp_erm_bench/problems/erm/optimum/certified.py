@@ -29,9 +29,9 @@ def certified_optimum(problem: ERM) -> Optimum:
     the Hessian is well conditioned. For a loss that is not smooth it is the gap of a
     smooth loss plus the difference of the two losses (``optimum.smooth``).
 
-    Only the point is taken from the cache. Value and gap are computed at this point,
-    and a point without a certificate is dropped. An optimum that a process of the same
-    run wrote is taken as it is. The minimum of a linear loss on a bounded set is
+    Only the point is taken from the cache. Value and gap are computed at this point. If
+    the gap is no certificate, the point is not used. An optimum written by a process of
+    the same run is not checked again. The minimum of a linear loss on a bounded set is
     known and negative, so no error is relative to it.
     """
     if problem.loss.smoothness == 0.0 and problem.constraint.bounded:
@@ -69,7 +69,7 @@ def compute_optimum(problem: ERM) -> Optimum:
 
 
 def _least_line(problem: ERM) -> Optimum:
-    """Return the minimum of g.w over the set, for the gradient g of a linear loss."""
+    """Return the minimum of g.w over the set; g is the gradient of a linear loss."""
     if problem.penalty != NoPenalty():
         return Optimum(reason=_unsupported_reason(problem))
     w = problem.constraint.linear_minimiser(problem.gradient(np.zeros(problem.p)))
@@ -108,7 +108,7 @@ def _unsupported_reason(problem: ERM) -> str:
 
 
 def _read_optimum(read: Cached, problem: ERM) -> Optimum | None:
-    """Return the cached optimum, None if it has another format or is not certified."""
+    """Return the cached optimum; None if it has another format or is not certified."""
     record = read.value
     if record.get("format") != FORMAT:
         return None
@@ -128,7 +128,7 @@ def _read_optimum(read: Cached, problem: ERM) -> Optimum | None:
 
 
 def _certify_optimum(problem: ERM, w: Array) -> Optimum | None:
-    """Return the optimum with the value and the gap at w, None if it is uncertified."""
+    """Return the optimum with the value and the gap at w; None if it is uncertified."""
     if _unsupported_reason(problem):
         return None
     from dp_erm_bench.problems.erm.optimum import choice

@@ -1,4 +1,4 @@
-"""The choice of a reference minimiser for a problem, and minimisers over balls."""
+"""Choose a reference minimiser for a problem, and minimise over euclidean balls."""
 
 import math
 from dataclasses import replace
@@ -53,10 +53,10 @@ def minimise_by_choice(problem: ERM) -> Array:
 
 
 def _minimise_from(problem: ERM, w: Array) -> Array:
-    """Return a minimiser, by Newton's method from w if the method may start anywhere.
+    """Return a minimiser; if Newton's method is used, it starts at w.
 
-    The start matters for a rounded kink, whose narrow parabola is a poor model from
-    afar.
+    The start matters for a rounded kink: far from the minimum, its narrow parabola is a
+    poor model of the loss.
     """
     penalty, free = problem.penalty, isinstance(problem.constraint, WholeSpace)
     if free and penalty.quadratic and penalty.strong_convexity > 0.0:
@@ -89,7 +89,7 @@ def certified_gap(problem: ERM, w: Array) -> tuple[float, str]:
 
 
 def _composite_of(problem: ERM) -> Composite:
-    """Return the objective over the set, without a penalty that is not separable."""
+    """Return the objective without its constraint and any inseparable penalty."""
     data, penalty = problem.dataset, problem.penalty
     smooth_part = Composite(data.X, data.y, problem.loss)
     if isinstance(penalty, SeparablePenalty):
@@ -98,7 +98,7 @@ def _composite_of(problem: ERM) -> Composite:
 
 
 def _region_of(problem: ERM) -> faces.Region | None:
-    """Return the penalty's box or the constraint as a set with faces, or None."""
+    """Return the penalty's box or the constraint as a set with faces, else None."""
     penalty, constraint = problem.penalty, problem.constraint
     if isinstance(penalty, SeparablePenalty) and penalty.upper < np.inf:
         return faces.BoxRegion(penalty.lower, penalty.upper)
@@ -107,7 +107,10 @@ def _region_of(problem: ERM) -> faces.Region | None:
 
 
 def _minimise_in_hull(problem: Composite, constraint: Constraint) -> Array:
-    """Minimise over the weights of the vertices, without a penalty."""
+    """Return a minimiser over a polytope, found over the weights of its vertices.
+
+    The objective has no penalty.
+    """
     m = constraint.vertex_count(problem.X.shape[1])
     assert m is not None
     points = constraint.vertex_points(np.arange(m), problem.X.shape[1])
@@ -119,8 +122,9 @@ def _minimise_in_hull(problem: Composite, constraint: Constraint) -> Array:
 def minimise_in_ball(problem: Composite, radius: float) -> Array:
     """Return the minimiser of the smooth objective over norm2(w) <= radius.
 
-    By Lagrange duality it minimises F(w) + (m/2) norm2(w)^2 for the m at which the
-    norm is the radius, or for m = 0. The norm falls as m grows.
+    By Lagrange duality it also minimises F(w) + (m/2) norm2(w)^2 for some m >= 0. Here
+    m is 0, or the m at which the norm of the minimiser equals the radius. The norm
+    falls as m grows.
 
     Parameters
     ----------

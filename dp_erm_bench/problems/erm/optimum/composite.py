@@ -49,7 +49,7 @@ class Composite:
         return np.zeros(self.X.shape[1])
 
     def margins(self, w: Array) -> Array:
-        """Return X w, shape (n,), from the support of w alone if this is faster."""
+        """Return X w, (n,), from the nonzero entries of w alone if it is faster."""
         if sparse.issparse(self.X):
             support = np.flatnonzero(w)
             if 8 * support.size < w.size:
@@ -101,7 +101,7 @@ def duality_gap(problem: Composite, psi: Penalty, w: Array) -> float:
 
 
 def accelerated_points(step: Callable[[Array], Array], w: Array) -> Iterator[Array]:
-    """Yield the points of accelerated (projected, proximal) gradient steps from w.
+    """Yield points of accelerated (projected or proximal) gradient steps from w.
 
     References
     ----------
@@ -121,11 +121,11 @@ def accelerated_points(step: Callable[[Array], Array], w: Array) -> Iterator[Arr
 
 
 Solve = Callable[[Array], Array]
-"""A function from the right side of a system, (p,), to the solution, (p,)."""
+"""A function that maps the right side of a linear system to its solution, both (p,)."""
 
 
 def is_inexact(X: Any, l2: float) -> bool:
-    """Return whether Newton systems of X are solved by conjugate gradients."""
+    """Return whether Newton systems with X are solved by conjugate gradients."""
     side = min(X.shape) if l2 > 0.0 else X.shape[1]
     return bool(sparse.issparse(X) and side > DIRECT)
 
@@ -180,7 +180,10 @@ def direct_solver(X: Any, d: Array, l2: float, products: Array | None = None) ->
 
 
 def _iterative_solver(X: Any, d: Array, l2: float) -> Solve:
-    """Return the iterative solver of the scaled system, to a relative residual 1e-2."""
+    """Return an iterative solver of the scaled system.
+
+    It stops at a relative residual of 1e-2.
+    """
     from scipy.sparse.linalg import LinearOperator, cg
 
     diagonal = np.asarray(scale_records(X, np.sqrt(d)).power(2).sum(axis=0)) + l2

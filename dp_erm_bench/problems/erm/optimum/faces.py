@@ -38,7 +38,10 @@ FLOORS = (0.0, 1e-2, 1.0)
 SIZES = (1.0, 0.3, 0.1, 0.01)
 
 Face = tuple[NDArray[np.intp], Array | None]
-"""Coordinates that may move, (k,), and a vector orthogonal to moves, (k,), or None."""
+"""The free coordinates of a face, (k,), and a vector orthogonal to its moves.
+
+The vector has shape (k,). It is None if the coordinates may move independently.
+"""
 
 
 @dataclass(frozen=True)
@@ -61,14 +64,14 @@ class BoxRegion:
         return float((g[g != 0.0] * steps[g != 0.0]).sum())
 
     def face(self, w: Array, g: Array) -> Face:
-        """Return the coordinates that may move: inside, or from the border along -g."""
+        """Return the coordinates that are inside the box, or that -g moves inside."""
         held = ((w == self.lower) & (g >= 0.0)) | ((w == self.upper) & (g <= 0.0))
         return np.flatnonzero(~held), None
 
 
 @dataclass(frozen=True)
 class SimplexRegion:
-    """The simplex as a set with faces, given by its constraint."""
+    """The simplex of a constraint, as a set with faces."""
 
     constraint: Constraint
 
@@ -89,7 +92,7 @@ class SimplexRegion:
         return float((w * (g - g.min())).sum() + abs(excess * g.min()))
 
     def face(self, w: Array, g: Array) -> Face:
-        """Return the support with coordinates that enter it, and a vector of ones."""
+        """Return the coordinates that are or become nonzero, and a vector of ones."""
         level = float(w @ g) / float(w.sum())
         free = np.flatnonzero((w > 0.0) | (g < level))
         return free, np.ones(free.size)
@@ -97,7 +100,7 @@ class SimplexRegion:
 
 @dataclass(frozen=True)
 class CrossRegion(SimplexRegion):
-    """The L1 ball as a set with faces, given by its constraint."""
+    """The L1 ball of a constraint, as a set with faces."""
 
     def gap(self, w: Array, g: Array) -> float:
         """Return the Frank-Wolfe gap, radius max |g| + g.w."""
@@ -106,7 +109,7 @@ class CrossRegion(SimplexRegion):
         return float((np.abs(w) * top + w * g).sum() + inside * top)
 
     def face(self, w: Array, g: Array) -> Face:
-        """Return the support and the coordinates that enter it; all if w is inside."""
+        """Return the coordinates that are or become nonzero; all if w is inside."""
         radius, level = self.constraint.radius, -float(w @ g)
         inside = np.abs(w).sum() < radius * (1.0 - ON_BORDER)
         if inside or level <= 0.0:
@@ -119,8 +122,9 @@ class CrossRegion(SimplexRegion):
 Region = BoxRegion | SimplexRegion
 """A bounded convex set with finitely many faces.
 
-Its gap is the Frank-Wolfe gap, max over s in the set of g.(w - s), as a sum of terms
->= 0. Its face at w does not fix coordinates that a step along -g takes off the border.
+Its ``gap`` is the Frank-Wolfe gap, the maximum of g.(w - s) over s in the set, computed
+as a sum of terms >= 0. Its ``face`` at w leaves a coordinate on the border free if a
+step along -g moves it inside.
 """
 
 
@@ -164,7 +168,7 @@ class _Search:
         return self.region.gap(w, self.problem.gradient(w))
 
     def gradient_step(self, w: Array) -> Array:
-        """Return w after a projected gradient step that meets its quadratic bound."""
+        """Return w after a projected gradient step within its quadratic bound."""
         value, g = self.problem.value(w), self.problem.gradient(w)
         self.step *= 2.0
         for _ in range(100):

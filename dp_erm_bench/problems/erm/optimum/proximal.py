@@ -1,7 +1,8 @@
-"""Reference minimisers by a prox or a projection: accelerated steps, and ADMM.
+"""Reference minimisers that need only a prox or a projection.
 
-An accelerated step is cheap, but many are needed where features are badly scaled. A
-step of ADMM solves Newton systems, for which the scales do not matter.
+They use accelerated steps and ADMM. An accelerated step is cheap, but many are needed
+where features are badly scaled. A step of ADMM solves Newton systems, for which the
+scales do not matter.
 """
 
 import itertools
@@ -17,7 +18,7 @@ from dp_erm_bench.problems.erm.optimum.composite import Composite
 from dp_erm_bench.problems.erm.optimum.smooth import Gap
 
 Prox = Callable[[Array, float], Array]
-"""A function from a point, (p,), and the length of a step to the prox, (p,)."""
+"""A function that maps a point, (p,), and a step length to the prox, (p,)."""
 
 FINISHED = 1e-13
 # Checks that do not halve the gap, after which a search ends if it is near enough.
@@ -36,7 +37,7 @@ APART, TURN = 5.0, 2.0
 
 @dataclass(eq=False)
 class Search:
-    """The best point so far, by certified gap.
+    """The best point found so far, which has the smallest certified gap.
 
     Parameters
     ----------
@@ -82,7 +83,7 @@ class Search:
 def minimise_by_prox(
     problem: ERM, objective: Composite, prox: Prox, certified_gap: Gap
 ) -> Array:
-    """Return the best point, by certified gap, of accelerated steps and ADMM, (p,).
+    """Return the best point of accelerated steps and ADMM, by certified gap, (p,).
 
     ADMM follows the first accelerated steps if a Newton system is cheap. The remaining
     accelerated steps follow if ADMM reaches no certificate.
@@ -125,8 +126,9 @@ def admm_points(
     """Yield the points z of ADMM from a start w, for the constraint z = w.
 
     The loss depends on w, and the rest of the objective, given by its prox, on z. The
-    weight rho > 0 of the distance between z and w is adapted to the residuals, each
-    relative to its own size. At last rho is fixed, and from then on ADMM converges.
+    weight rho > 0 of the distance between z and w is adapted to the primal and dual
+    residuals, each relative to its own size. After some steps rho stays fixed, so that
+    ADMM converges.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Reference minimisers of smooth objectives, and of rounded kinks.
+"""Reference minimisers of smooth objectives, and of losses with a rounded kink.
 
 A loss with a kink, phi(z, y) = max of v (z - y) over an interval of slopes v, is
 replaced by a loss that is nowhere below phi. It has a parabola of some half-width in
@@ -109,10 +109,10 @@ def _step_length(
     step: tuple[Array, Array],
     tilt: float,
 ) -> float:
-    """Return the part in (0, 1] of a step at which F is least along it.
+    """Return the fraction in (0, 1] of a step at which F is smallest along the step.
 
-    ``at`` and ``step`` hold a vector and its margins, ``tilt`` is linear.step; F is
-    convex along the step.
+    ``at`` and ``step`` each hold a vector and its margins. ``tilt`` is linear.step. F
+    is convex along the step.
     """
     y, loss, l2 = problem.y, problem.loss, problem.l2
 
@@ -202,14 +202,14 @@ def free_gap(problem: Composite, w: Array) -> tuple[float, str]:
 
 
 def _unit_columns(X: Any, kept: Array, scale: Array) -> Any:
-    """Return some columns, each divided by its scale."""
+    """Return the chosen columns, each divided by its scale."""
     if sparse.issparse(X):
         return X[:, kept] @ sparse.diags_array(1.0 / scale[kept], format="csc")
     return np.asfortranarray(X[:, kept] / scale[kept])
 
 
 def _independent_columns(X: Any) -> tuple[Array, bool, Array]:
-    """Return columns that span the others, whether they do exactly, and all scales."""
+    """Return independent columns, whether they span all others, and all scales."""
     norms = np.sqrt(mean_squares_of(X))
     scale = np.where(norms > 0.0, norms, 1.0)
     S = _unit_columns(X, np.arange(X.shape[1]), scale)
@@ -233,7 +233,7 @@ def _independent_columns(X: Any) -> tuple[Array, bool, Array]:
 
 
 WIDTHS = tuple(10.0 ** (-k / 2) for k in range(2, 13))
-"""Half-widths of the parabola, in units of F(0)."""
+"""Half-widths of the parabola that are tried, in units of F(0)."""
 FINISHED = 1e-8
 
 Gap = Callable[[ERM, Array], tuple[float, str]]
@@ -242,13 +242,9 @@ Gap = Callable[[ERM, Array], tuple[float, str]]
 def minimise_kinked(
     problem: ERM, minimise: Callable[[ERM, Array], Array], smooth_gap: Gap
 ) -> Array:
-    """Return the best point, by certified gap, of the minima of rounded losses, (p,).
+    """Return the best of the minimisers for several roundings of the kink, (p,).
 
-    Parameters
-    ----------
-    problem : ERM
-    minimise, smooth_gap : callable
-        For smooth losses, the minimiser from a start, and the certified gap.
+    The best one has the smallest certified gap.
     """
     best, least = np.zeros(problem.p), np.inf
     w = best

@@ -1,7 +1,8 @@
 """Reference minimisers of L1-penalised objectives.
 
-Reweighted lasso problems, solved by scikit-learn's coordinate descent on a working
-set, find the support and the signs; Newton's method on the support finishes.
+The support and the signs are found by a sequence of reweighted lasso problems, which
+scikit-learn's coordinate descent solves on a working set. Newton's method on the
+support finishes the search.
 """
 
 import math
@@ -43,8 +44,8 @@ def relative_gap(problem: Composite, w: Array) -> float:
 def minimise_sparse(problem: Composite) -> Array:
     """Return the minimiser of (1/n) sum phi + l1 norm1 + (l2/2) norm2^2, (p,).
 
-    If the direct way fails (more features than records and a small penalty), the
-    penalty is lowered step by step, and each minimiser is the start of the next.
+    If this fails (more features than records and a small penalty), the penalty is
+    lowered step by step. Each minimiser is then the start of the next search.
     """
     w = problem.zero
     direct, gap = _best_of_rounds(problem, w, MAX_ROUNDS)
@@ -59,10 +60,10 @@ def minimise_sparse(problem: Composite) -> Array:
 
 
 def _best_of_rounds(problem: Composite, w: Array, most: int) -> tuple[Array, float]:
-    """Return the best point of rounds that start at w, and its certified gap.
+    """Return the best point of several rounds from w, and its certified gap.
 
-    A round is a proximal Newton step on a working set, with an inner tolerance that is
-    stricter each time, and then Newton's method on the support.
+    A round is a proximal Newton step on a working set, followed by Newton's method on
+    the support. The inner tolerance is stricter in each round.
     """
     best, least = w, relative_gap(problem, w)
     for number in range(most):
@@ -125,7 +126,7 @@ def _solve_lasso(
 
 
 def _compress_records(A: Any, target: Array) -> tuple[Array, Array]:
-    """Return p records with the same least squares problem as n > p given ones."""
+    """Return p records that give the same least squares problem as n > p records."""
     n, p = A.shape
     values, vectors = linalg.eigh(composite.gram(A, False), lower=False)
     root = np.sqrt(np.maximum(values, 0.0))
@@ -138,8 +139,8 @@ def _compress_records(A: Any, target: Array) -> tuple[Array, Array]:
 def polish_signs(problem: Composite, w: Array) -> Array:
     """Return w after Newton steps within the orthant of its signs.
 
-    A coordinate that would change its sign stops at 0; one at 0 whose gradient
-    exceeds l1 may leave it. Steps are kept while the gap or the objective falls.
+    A coordinate that would change its sign stops at 0. A coordinate at 0 may leave it
+    if its gradient exceeds l1. Steps are made while the gap or the objective falls.
     """
     gap, value = relative_gap(problem, w), problem.value(w)
     tall = w.size < problem.y.size

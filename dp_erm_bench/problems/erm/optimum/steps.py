@@ -19,22 +19,31 @@ MAX_STEPS = 100_000
 CHECKED = 50
 """Number of accelerated steps between two checks."""
 PATIENCE = 2000
-"""Number of steps without a halved distance that ends a well conditioned search."""
+"""Number of steps that do not halve the distance, after which the search ends.
+
+This is for well conditioned problems.
+"""
 LARGE = 100_000
 """Number of entries of the features below which accelerated steps are fast."""
 SHORT = 30
 """Mean entries per record up to which a Hessian costs less than accelerated steps."""
 INNER, MAX_INNER = 0.01, 1000
-"""Part of the distance to which a model is minimised, and largest number of steps."""
+"""Fraction of the distance at which the search in a quadratic model ends.
+
+The second number is the largest number of its steps.
+"""
 STALE = 0.1
-"""A Newton step that leaves more than this part of the distance needs a new Hessian."""
+"""A new Hessian is needed if a step leaves more than this fraction of the distance."""
 SLOW = 5
-"""Number of Newton steps with a new Hessian that may fail to halve the distance."""
+"""Number of Newton steps with a new Hessian that do not halve the distance.
+
+The search ends after this number.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Minimiser:
-    """A point, with a bound on its distance from the exact minimiser.
+    """A point, with a bound on its distance to the exact minimiser.
 
     Parameters
     ----------
@@ -49,7 +58,7 @@ class Minimiser:
 
 
 def nearest_point(*points: Minimiser) -> Minimiser:
-    """Return the point with the least distance."""
+    """Return the point whose bound on the distance to the minimiser is smallest."""
     return min(points, key=lambda minimiser: minimiser.distance)
 
 
@@ -84,10 +93,10 @@ class ProximalSteps(ABC):
         return self.proximal(w - g / self.lipschitz), g
 
     def point_after(self, w: Array) -> Minimiser:
-        """Return the point after one step, with its distance.
+        """Return the point after one step, and a bound on its distance to the minimum.
 
-        At the new point, moved, the vector L (w - moved) - grad(w) + grad(moved) is a
-        subgradient, with L = lipschitz.
+        Let L be ``lipschitz`` and moved the new point. The bound follows from the
+        subgradient L (w - moved) - grad(w) + grad(moved) at that point.
         """
         moved, g = self.step(w)
         subgradient = self.lipschitz * (w - moved) - g + self.gradient(moved)
@@ -123,7 +132,7 @@ class ProximalSteps(ABC):
 
 
 class _QuadraticModel(ProximalSteps):
-    """Steps of the quadratic model of a smooth function at w."""
+    """Proximal gradient steps on the quadratic model of a smooth function at w."""
 
     def __init__(self, of: ProximalSteps, hessian: Array, w: Array) -> None:
         self.problem, self.modulus, self.hessian = of.problem, of.modulus, hessian
@@ -137,7 +146,7 @@ class _QuadraticModel(ProximalSteps):
 
 
 class PerturbedSteps(ProximalSteps):
-    """Steps of the perturbed objective; the ridge belongs to the smooth part."""
+    """Proximal steps on the perturbed objective; the ridge is in its smooth part."""
 
     def __init__(self, problem: ERM, linear: Array, ridge: float) -> None:
         data, self.problem, self.linear = problem.dataset, problem, linear
@@ -155,10 +164,10 @@ class PerturbedSteps(ProximalSteps):
     def newton_pays(self) -> bool:
         """Return whether the Hessian is cheap compared with products with the features.
 
-        Computing the Hessian costs as many products with the features as a record has
-        entries. A product with the Hessian costs less than a product with the features,
-        and the Hessian takes no more memory than the features. Newton steps need many
-        proxes and projections, which must be cheap.
+        Computing it costs as many such products as a record has entries. A product with
+        the Hessian must cost less than a product with the features. The Hessian must
+        take no more memory than the features. Newton steps also need many proxes and
+        projections, so these must be cheap.
         """
         problem = self.problem
         p, n, entries = problem.p, problem.n, problem.entries
@@ -176,12 +185,12 @@ class PerturbedSteps(ProximalSteps):
         return np.asarray(hessian + self.smooth.l2 * np.eye(w.size))
 
     def take_newton_steps(self, start: Array, tolerance: float) -> Minimiser:
-        """Return the point of least distance that proximal Newton steps reach.
+        """Return the point nearest to the minimiser that proximal Newton steps reach.
 
-        A step minimises the quadratic model of the smooth part, plus the penalty, over
-        the set, to a part of the distance. The Hessian is kept while the distance falls
-        fast. The steps end if new Hessians do not halve the distance, because Newton
-        steps need not converge.
+        A step minimises the quadratic model of the smooth part plus the penalty over
+        the set. It stops at a fraction of the distance. The Hessian is kept while the
+        distance falls fast. The steps end if new Hessians do not halve the distance,
+        because Newton steps need not converge.
 
         References
         ----------
