@@ -7,7 +7,9 @@ from dp_erm_bench.constraints.sets import Simplex, WholeSpace
 from dp_erm_bench.datasets.base import Bounds, Dataset
 from dp_erm_bench.losses.smooth import Squared
 from dp_erm_bench.penalties.separable import Box, NoPenalty
+from dp_erm_bench.problems.erm import oracles as kinds
 from dp_erm_bench.problems.erm.build import build_problem
+from dp_erm_bench.problems.erm.oracle import Oracle
 from dp_erm_bench.problems.erm.oracles import REFRESH, DenseOracle, GramOracle
 from dp_erm_bench.problems.erm.problem import ERMProblem
 
@@ -109,18 +111,46 @@ def test_trials_start_inside_the_domain(problem):
         np.testing.assert_allclose(oracle.margins, oracle.w @ data.X.T)
 
 
-def test_points_outside_of_the_domain_are_clipped_record_by_record(problem):
-    """The declared threshold bounds gradients on the box only."""
+def with_bounds(problem):
     data = problem.dataset
     y = np.clip(data.y, -1.0, 1.0)
     columns = np.abs(data.X).max(axis=0)
     norm = float(np.linalg.norm(data.X, axis=1).max())
     bounded = Dataset("bounded", data.X, y, Bounds(columns, norm, 1.0), "bounded")
-    box = boxed(bounded, -0.8, 1.1)
-    clip = np.full((BATCH, 1), box.lipschitz * norm)
+    return boxed(bounded, -0.8, 1.1)
+
+
+def test_points_outside_of_the_domain_are_clipped_record_by_record(problem):
+    """The declared threshold bounds gradients on the box only."""
+    box = with_bounds(problem)
+    clip = np.full((BATCH, 1), box.lipschitz * box.dataset.bounds.norm)
     oracles = DenseOracle(box, BATCH), GramOracle(box, BATCH)
     for far in (1.0, 40.0):
         for oracle in oracles:
             oracle.move_to(np.full((BATCH, box.p), far))
         same([oracle.clipped_sum(clip) for oracle in oracles])
     assert np.linalg.norm(oracles[1].clipped_sum(clip), axis=1).max() <= clip[0, 0] * 50
+
+
+@pytest.mark.parametrize(
+    ("far", "times", "product"),
+    [(1.0, 1.0, True), (1.0, 0.1, False), (40.0, 1.0, False)],
+)
+def test_a_product_where_no_derivative_reaches_its_threshold(
+    problem, monkeypatch, far, times, product
+):
+    """The bounds hold on the box only, and a threshold of 0 removes its coordinate."""
+    box = with_bounds(problem)
+    clip = times * box.lipschitz * np.tile(box.dataset.bounds.columns, (BATCH, 1))
+    clip[:, 2] = 0.0
+    oracle, products = DenseOracle(box, BATCH), []
+    oracle.move_to(np.full((BATCH, box.p), far))
+    clipped = Oracle.gradient(oracle, clip)
+    monkeypatch.setattr(kinds, "SMALL", 0)
+    sums = oracle.transposed_product
+    monkeypatch.setattr(
+        oracle, "transposed_product", lambda r: products.append(0) or sums(r)
+    )
+    np.testing.assert_allclose(oracle.gradient(clip), clipped, rtol=1e-12, atol=1e-14)
+    assert bool(products) is product
+    assert (clipped[:, 2] == 0.0).all() and (clipped[:, 3] != 0.0).all()

@@ -17,6 +17,9 @@ from dp_erm_bench.problems.erm.oracle import Indices, Oracle
 # Steps after which the gradient is recomputed, because rounding errors add up.
 REFRESH = 1000
 
+# Entries of X times trials up to which clipping costs no more than a product.
+SMALL = 2**19
+
 # The share of non-zeros up to which a product goes by columns.
 MOSTLY = 0.15
 
@@ -44,6 +47,47 @@ class DenseOracle(Oracle):
     def transposed_product(self, r: Array) -> Array:
         """Return X' r for each row of r: shape (B, p) for r of shape (B, n)."""
         return np.asarray(r @ self.columns)
+
+    def gradient(self, clip: Array) -> Array:
+        """Return the mean of the clipped gradients, (B, p).
+
+        A plain product replaces the clipping if no derivative reaches its threshold.
+        """
+        small = self.columns.size * self.batch < SMALL
+        if small or self._may_be_clipped(clip, self._derivative_bounds[0]):
+            return super().gradient(clip)
+        out = self.transposed_product(self._finite_derivatives(clip)) / self.problem.n
+        out[clip == 0.0] = 0.0
+        return out
+
+    @cached_property
+    def _derivative_bounds(self) -> tuple[Array, float]:
+        """Return L_j, and the bound on the norm of a record's gradient."""
+        bounds, lipschitz = self.problem.dataset.bounds, self.problem.lipschitz
+        if bounds is None or not np.isfinite(lipschitz):
+            return np.full(self.problem.p, np.inf), np.inf
+        return lipschitz * bounds.columns, lipschitz * bounds.norm
+
+    def _may_be_clipped(self, clip: Array, bounds: Array | float) -> bool:
+        """Return whether thresholds may be below the derivatives at the iterates.
+
+        The bounds hold on the domain, but an extrapolated point may be outside.
+        """
+        return _is_below(clip, bounds) or (
+            bool(np.isfinite(clip).any()) and self._is_out_of_domain()
+        )
+
+    def _is_out_of_domain(self) -> bool:
+        """Return whether an iterate may be so far out that no bound holds."""
+        problem, bounds = self.problem, self.problem.dataset.bounds
+        # Finite only if bounds are declared.
+        if not np.isfinite(problem.lipschitz) or bounds is None or bounds.label is None:
+            return False
+        w = np.where(bounds.columns > 0.0, self.w, 0.0)
+        lengths = norm2(w, axis=-1) * bounds.norm
+        margins = np.minimum(np.abs(w) @ bounds.columns, lengths)
+        slope = problem.loss.lipschitz_within(float(margins.max()), bounds.label)
+        return bool(slope > problem.lipschitz * (1.0 + 1e-9))
 
 
 class SparseOracle(Oracle):
@@ -103,39 +147,10 @@ class GramOracle(DenseOracle):
         self._gradient: Array | None = None
         self._moves = 0
 
-    @cached_property
-    def _derivative_bounds(self) -> tuple[Array, float]:
-        """Return L_j, and the bound on the norm of a record's gradient."""
-        bounds, lipschitz = self.problem.dataset.bounds, self.problem.lipschitz
-        if bounds is None or not np.isfinite(lipschitz):
-            return np.full(self.problem.p, np.inf), np.inf
-        return lipschitz * bounds.columns, lipschitz * bounds.norm
-
-    def _may_be_clipped(self, clip: Array, bounds: Array | float) -> bool:
-        """Return whether thresholds may be below the derivatives at the iterates.
-
-        The bounds hold on the domain, but an extrapolated point may be outside.
-        """
-        return _is_below(clip, bounds) or (
-            bool(np.isfinite(clip).any()) and self._is_out_of_domain()
-        )
-
-    def _is_out_of_domain(self) -> bool:
-        """Return whether an iterate may be so far out that no bound holds."""
-        problem, bounds = self.problem, self.problem.dataset.bounds
-        # Finite only if bounds are declared.
-        if not np.isfinite(problem.lipschitz) or bounds is None or bounds.label is None:
-            return False
-        w = np.where(bounds.columns > 0.0, self.w, 0.0)
-        lengths = norm2(w, axis=-1) * bounds.norm
-        margins = np.minimum(np.abs(w) @ bounds.columns, lengths)
-        slope = problem.loss.lipschitz_within(float(margins.max()), bounds.label)
-        return bool(slope > problem.lipschitz * (1.0 + 1e-9))
-
     def gradient(self, clip: Array) -> Array:
         """Return the mean of the clipped gradients, (B, p)."""
         if clip.size and self._may_be_clipped(clip, self._derivative_bounds[0]):
-            return super().gradient(clip)
+            return Oracle.gradient(self, clip)
         if self._gradient is None or self._moves >= REFRESH:
             self._gradient, self._moves = self.w @ self.G - self.c, 0
         return self._gradient.copy()
