@@ -3,8 +3,8 @@
 import functools
 import secrets
 import warnings
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, overload
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from dp_erm_bench.datasets.prepare import clipping_warning, wide_bounds_sentence
 from dp_erm_bench.datasets.spec import default_bounds
 from dp_erm_bench.errors import (
     ClippedRecords,
+    Diverged,
     NoGain,
     UncheckedSolver,
     UsageError,
@@ -41,7 +42,11 @@ from dp_erm_bench.problems.erm.problem import ERMProblem, feature_names
 from dp_erm_bench.registry import AUTO
 from dp_erm_bench.run import Run
 
-CHECKPOINTS = 51
+CHECKPOINTS = 11
+"""Largest number of rows of a fit's trajectory; a sweep records more."""
+
+MOST = 32
+"""Largest number of fits in lock-step, as in a sweep."""
 
 
 def load_problem(
@@ -110,6 +115,36 @@ def problem_from_arrays(X: Any, y: Any, **how: Any) -> ERMProblem:
         raise in_python(error) from None
 
 
+@overload
+def fit(
+    problem: Problem,
+    algorithm: str,
+    *,
+    epsilon: float,
+    delta: float | str = ...,
+    adjacency: str = ...,
+    calibration: str = ...,
+    seed: int | None = ...,
+    checkpoints: int = ...,
+    **params: Any,
+) -> FitResult: ...
+
+
+@overload
+def fit(
+    problem: Problem,
+    algorithm: str,
+    *,
+    epsilon: float,
+    delta: float | str = ...,
+    adjacency: str = ...,
+    calibration: str = ...,
+    seed: Sequence[int],
+    checkpoints: int = ...,
+    **params: Any,
+) -> list[FitResult | Diverged]: ...
+
+
 def fit(
     problem: Problem,
     algorithm: str,
@@ -118,10 +153,11 @@ def fit(
     delta: float | str = "1/n^2",
     adjacency: str = "replace_one",
     calibration: str = "certified",
-    seed: int | None = None,
+    seed: int | Sequence[int] | None = None,
+    checkpoints: int = CHECKPOINTS,
     **params: Any,
-) -> FitResult:
-    """Fit a model with one algorithm, once and on one thread.
+) -> FitResult | list[FitResult | Diverged]:
+    """Fit a model with one algorithm on one thread, once or once for each seed.
 
     This runs the same code as one trial of a sweep. With the seed of a trial, the
     numbers are bit for bit those of the trial, if it is run alone.
@@ -145,10 +181,13 @@ def fit(
         ``certified``: the smallest noise that is proved to keep the budget.
         ``paper``: the constant printed in the algorithm's paper. ``authors``: the
         noise of the authors' code.
-    seed : int, optional
+    seed : int or sequence of int, optional
         Seed of the noise, at least 0. None uses 128 secret random bits. A seeded run
         is reproducible and therefore not private: anyone who knows the seed can
-        subtract the noise.
+        subtract the noise. A list or range of different seeds gives one fit for each.
+        These fits run together where the algorithm can do that, which is faster.
+    checkpoints : int
+        Largest number of rows of the trajectory, at least 2. A sweep records 51.
     **params
         Parameters of the algorithm; ``dp-erm-bench list`` names them. If a value is
         ``'auto'``, which is the default of some parameters, a rule computes it from
@@ -157,8 +196,11 @@ def fit(
 
     Returns
     -------
-    FitResult
-        The weights, the certified epsilon and the trajectory.
+    FitResult, or list of FitResult and Diverged
+        The weights, the certified epsilon and the trajectory. For several seeds, a
+        list in the order of the seeds. It contains the exception `Diverged` in place
+        of a fit that diverged. All weights are within 1e-12 of those of single fits,
+        and the noise and the certificates are the same.
 
     Raises
     ------
@@ -200,7 +242,17 @@ def fit(
             warnings.warn(f"bounds: {told}", WideBounds, stacklevel=2)
     given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "seed": seed}
     given |= {"adjacency": adjacency, "calibration": calibration}
-    return fit_quietly(problem, algorithm, **given, **params)
+    given |= {"checkpoints": checkpoints}
+    results = fit_quietly(problem, algorithm, **given, **params)
+    return results if _is_sequence(seed) else only_result(results)
+
+
+def only_result(results: list[FitResult | Diverged]) -> FitResult:
+    """Return the only result of a list; raise it if the fit diverged."""
+    (result,) = results
+    if isinstance(result, Diverged):
+        raise result
+    return result
 
 
 def fit_quietly(
@@ -211,24 +263,25 @@ def fit_quietly(
     delta: float | str,
     adjacency: str,
     calibration: str = "certified",
-    seed: int | None,
+    seed: int | Sequence[int] | None,
+    checkpoints: int = CHECKPOINTS,
     **params: Any,
-) -> FitResult:
+) -> list[FitResult | Diverged]:
     """Run `fit` without its warnings about clipped records and wide bounds.
 
     Parameters
     ----------
-    problem, algorithm, epsilon, delta, adjacency, calibration
+    problem, algorithm, epsilon, delta, adjacency, calibration, checkpoints
         As for `fit`.
-    seed : int or None
+    seed : int, sequence of int, or None
         As for `fit`; None uses secret random bits.
     **params
         Parameters of the algorithm.
 
     Returns
     -------
-    FitResult
-        As for `fit`.
+    list of FitResult and Diverged
+        One entry for each seed.
     """
     registry.check_choice("calibration", calibration, registry.names("calibration"))
     for key, value in (("epsilon", epsilon), ("delta", delta)):
@@ -238,6 +291,9 @@ def fit_quietly(
             raise value_error(key, value, "a number that a float holds") from None
     budget = Budget(epsilon=epsilon, delta=delta, adjacency=adjacency)  # type: ignore[arg-type]
     check_epsilon(budget.epsilon)
+    checkpoints = _python_number(checkpoints)
+    if type(checkpoints) is not int or checkpoints < 2:
+        raise value_error("checkpoints", checkpoints, "an integer >= 2")
     if algorithm == AUTO:
         algorithm, params = resolve_auto(problem, budget.spec, params)
     pin = registry.pin_choice(algorithm)
@@ -247,33 +303,59 @@ def fit_quietly(
     line = FitLine(pin, problem, values, budget.spec, calibration)
     if told := untuned_sentence(line):
         warnings.warn(told, NoGain, stacklevel=3)
-    return _fit_line(line, budget, _python_number(seed), unchecked_sentence([pin]))
+    doubt = unchecked_sentence([pin])
+    return _fit_line(line, budget, _checked_seeds(seed), checkpoints, doubt)
 
 
-def _fit_line(line: FitLine, budget: Budget, seed: Any, doubt: str) -> FitResult:
+def _is_sequence(seed: Any) -> bool:
+    return isinstance(seed, list | tuple | range | np.ndarray)
+
+
+def _checked_seeds(seed: Any) -> list[Any]:
+    """Return all seeds as integers; None for a secret one."""
+    several = _is_sequence(seed)
+    seeds = [_python_number(one) for one in (seed if several else [seed])]
+    wrong = any(isinstance(k, bool) or not isinstance(k, int) or k < 0 for k in seeds)
+    if several and (wrong or len({*seeds}) < len(seeds) or not seeds):
+        raise UsageError(f"seed={seed}: must be a list of different integers >= 0")
+    if wrong and seeds != [None]:
+        raise UsageError(f"seed={seed}: must be an integer >= 0, or None")
+    return seeds
+
+
+def _fit_line(
+    line: FitLine, budget: Budget, seeds: list[Any], checkpoints: int, doubt: str
+) -> list[FitResult | Diverged]:
     if doubt:
         warnings.warn(doubt, UncheckedSolver, stacklevel=4)
     solver = algorithm_of(line.algorithm).solver(line.params)
-    if seed is None:
-        identity = secrets.token_hex(16)
-    elif isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise UsageError(f"seed={seed}: must be an integer >= 0, or None")
-    else:
-        identity = line.setting().identity(seed)
+    identities = [
+        secrets.token_hex(16) if seed is None else line.setting().identity(seed)
+        for seed in seeds
+    ]
+    size = MOST if solver.batchable else 1
+    of = {"algorithm": line.algorithm, "rule": line.rule}
+    results: list[FitResult | Diverged] = []
     with one_thread():
-        try:
-            run = Run(line.problem, [solver], budget, line.calibration, [identity])
-            solved = run.record(CHECKPOINTS)
-        except UsageError as error:
-            hint = _default_bounds_hint(line.problem) * (LACKS_BOUNDS in str(error))
-            raise in_python(type(error)(f"{error}{hint}")) from None
-        pin, seeded = line.algorithm, seed is not None
-        of = {"algorithm": pin, "rule": line.rule}
-        result = result_of(solved, 0, reproducible=seeded, **of)
-    if result.doubt and not doubt:  # of these parameters
-        said = doubtful_sentence([result.algorithm], result.doubt)
+        for start in range(0, len(seeds), size):
+            names = identities[start : start + size]
+            how = ([solver] * len(names), budget, line.calibration, names)
+            try:
+                solved = Run(line.problem, *how).record(checkpoints)
+            except UsageError as error:
+                hint = _default_bounds_hint(line.problem) * (LACKS_BOUNDS in str(error))
+                raise in_python(type(error)(f"{error}{hint}")) from None
+            for b in range(len(names)):
+                try:
+                    seeded = seeds != [None]
+                    results.append(result_of(solved, b, reproducible=seeded, **of))
+                except Diverged as error:
+                    results.append(error)
+    ended = [one for one in results if isinstance(one, FitResult)]
+    if ended and ended[0].doubt and not doubt:  # about releases with these parameters
+        said = doubtful_sentence([ended[0].algorithm], ended[0].doubt)
         warnings.warn(said, UncheckedSolver, stacklevel=4)
-    return result
+    return results
 
 
 LACKS_BOUNDS = "declared bounds"

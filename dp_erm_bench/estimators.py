@@ -17,7 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dp_erm_bench import registry
-from dp_erm_bench.api import fit_quietly, problem_from_arrays
+from dp_erm_bench.api import fit_quietly, only_result, problem_from_arrays
 from dp_erm_bench.datasets.base import Bounds, Uncharged, check_masks
 from dp_erm_bench.datasets.prepare import (
     bounds_and_ranges,
@@ -260,7 +260,7 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
                 warnings.warn(told, ClippedRecords, stacklevel=3)
             if told := wide_bounds_sentence(problem.dataset, names):
                 warnings.warn(f"bounds: {told}", WideBounds, stacklevel=3)
-        result = fit_quietly(
+        results = fit_quietly(
             *(problem, self.algorithm),
             epsilon=self.epsilon,
             delta=self.delta,
@@ -268,6 +268,7 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
             seed=self.random_state,
             **dict(self.parameters or {}),
         )
+        result = only_result(results)
         if self.epsilon == math.inf and result.rule:
             self._warn_if_far(result)
         self.algorithm_ = result.algorithm

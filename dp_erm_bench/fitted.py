@@ -4,7 +4,7 @@ import copy
 import functools
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -214,17 +214,25 @@ class FitResult:
         """Return the releases, with nan for sensitivities computed from the data."""
         if not {*CONSTANTS} & {*self.uncharged}:
             return self.releases
-        return tuple(map(_without_sensitivity, self.releases))
+        return _map_sensitivities(self.releases, lambda known: math.nan)
 
 
-def _without_sensitivity(release: Release) -> Release:
-    """Return a copy of a release, and of releases inside it, with sensitivity nan."""
-    hidden = copy.copy(release)
-    for name, value in {**vars(release), "sensitivity": math.nan}.items():
-        if isinstance(value, tuple) and all(isinstance(v, Release) for v in value):
-            value = tuple(map(_without_sensitivity, value))
-        object.__setattr__(hidden, name, value)
-    return hidden
+def _map_sensitivities(
+    releases: Iterable[Release], function: Callable[[Any], Any]
+) -> tuple[Release, ...]:
+    """Return copies of releases, and of releases inside them, with new sensitivities.
+
+    The function maps a sensitivity to the new one.
+    """
+    copies = []
+    for release in releases:
+        copies.append(changed := copy.copy(release))
+        values = {**vars(release), "sensitivity": function(release.sensitivity)}
+        for name, value in values.items():
+            if isinstance(value, tuple) and all(isinstance(v, Release) for v in value):
+                value = _map_sensitivities(value, function)
+            object.__setattr__(changed, name, value)
+    return tuple(copies)
 
 
 def one_thread() -> AbstractContextManager[Any]:
@@ -267,9 +275,14 @@ def result_of(
     recounted = all(one.is_recounted() for one in solved.releases)
     digest, uses = passed.solver_digest(algorithm), solved.solvers[b].uncharged
     doubt = passed.doubt_of_sources(digest, recounted, uses)
+    releases = (*solved.shares, *solved.releases)
+    if len(solved.solvers) > 1:  # a row of each sensitivity belongs to a trial
+        releases = _map_sensitivities(
+            releases, lambda rows: rows[b : b + 1] if np.ndim(rows) == 2 else rows
+        )
     certificate: dict[str, Any] = {
         "epsilon_certified": calibration.epsilon_certified,
-        "releases": (*solved.shares, *solved.releases),
+        "releases": releases,
         "reproducible": reproducible,
         "calibration": calibration.label,
         "accountant": calibration.accountant,

@@ -85,6 +85,7 @@ def test_signatures_are_those_of_the_issue():
         "adjacency": "replace_one",
         "calibration": "certified",
         "seed": None,
+        "checkpoints": 11,
     }
     given = inspect.signature(load_problem).parameters
     assert [given[k].default for k in ("loss", "penalty", "constraint")] == [
@@ -438,6 +439,62 @@ def test_numbers_of_numpy_are_numbers():
 def test_wrong_seeds_are_refused(seed):
     with pytest.raises(UsageError, match=re.escape(f"seed={seed}: must be")):
         fit(own_problem(), "greedy_cd", epsilon=1.0, clip=1.0, seed=seed)
+
+
+@pytest.mark.parametrize("seed", [[], [0, 0], [1, -1], [0, None], (True,), ["a"]])
+def test_wrong_lists_of_seeds_are_refused(seed):
+    words = f"seed={seed}: must be a list of different integers >= 0"
+    with pytest.raises(UsageError, match=re.escape(words)):
+        fit(own_problem(), "gd", epsilon=1.0, clip=1.0, seed=seed)
+
+
+@pytest.mark.parametrize("algorithm", ["gd", "greedy_cd", "sgd", "boosting"])
+def test_a_list_of_seeds_gives_the_fits_of_these_seeds(algorithm, monkeypatch):
+    monkeypatch.setattr(api, "MOST", 2)
+    problem = own_problem(bounds={"columns": 1.0, "norm": 2.0})
+    how = {"epsilon": 1.0, "checkpoints": 3, **known(algorithm, clip=0.5, n_iter=4)}
+    for seeds in (range(3), [7, 2, 4], np.array([1, 0])):
+        results = fit(problem, algorithm, seed=seeds, **how)
+        for seed, one in zip(seeds, results, strict=True):
+            alone = fit(problem, algorithm, seed=int(seed), **how)
+            np.testing.assert_allclose(one.w, alone.w, rtol=1e-12, atol=1e-14)
+            assert one.w.any() and one.reproducible
+            assert one.epsilon_certified == alone.epsilon_certified
+            assert repr(one.releases) == repr(alone.releases)
+            path, own = one.trajectory, alone.trajectory
+            assert path.iteration.tolist() == own.iteration.tolist()
+            np.testing.assert_allclose(path.objective, own.objective, rtol=1e-12)
+
+
+def test_a_fit_of_a_list_that_diverges_stands_in_it(monkeypatch):
+    problem = own_problem()
+    record, broken = run.Run.record, [1]
+
+    def breaking(batch, n_checkpoints):
+        solved = record(batch, n_checkpoints)
+        solved.rows.finite[broken] = False
+        return solved
+
+    monkeypatch.setattr(run.Run, "record", breaking)
+    how = {"epsilon": 1.0, "clip": 1.0, "n_iter": 3}
+    first, second, third = fit(problem, "gd", seed=[5, 6, 7], **how)
+    assert first.w.any() and third.w.any() and isinstance(second, Diverged)
+    assert second.epsilon_certified == first.epsilon_certified
+
+
+@pytest.mark.parametrize("given", [1, 0, 2.0, "5", None])
+def test_wrong_numbers_of_checkpoints_are_refused(given):
+    with pytest.raises(UsageError, match="checkpoints=.*: must be an integer >= 2"):
+        fit(own_problem(), "gd", epsilon=1.0, clip=1.0, checkpoints=given)
+
+
+def test_a_fit_keeps_few_checkpoints_and_more_if_asked():
+    how = {"epsilon": 1.0, "clip": 1.0, "n_iter": 200, "seed": 0}
+    few, many = (
+        fit(own_problem(), "gd", **how, **more) for more in ({}, {"checkpoints": 51})
+    )
+    assert (len(few.trajectory), len(many.trajectory)) == (11, 51)
+    np.testing.assert_array_equal(few.w, many.w)
 
 
 @each(

@@ -220,6 +220,7 @@ def fitted(changes):
     algorithm, params = named(block["algorithm"])
     params.pop("name", None)
     how = {"calibration": block["calibration"], "seed": block["seed"]}
+    how |= {"checkpoints": 51}
     problem = load_problem(dataset, **parts, **overrides)
     return fit(problem, algorithm, **block["budget"], **how, **params)
 
