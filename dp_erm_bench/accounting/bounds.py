@@ -59,6 +59,7 @@ def smallest_true(holds: Callable[[float], bool]) -> float:
     return high
 
 
+@functools.lru_cache(maxsize=256)
 def mu_for(epsilon: float, delta: float) -> float:
     """Return the largest mu such that mu-GDP is (epsilon, delta)-DP.
 
