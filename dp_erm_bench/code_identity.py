@@ -80,7 +80,7 @@ def parse_module(source: bytes, name: str = "", package: bool = False) -> Module
     """
     tree = ast.parse(source)
     digest = sha256(
-        "\0".join(_spell_tree(tree)).encode(errors="surrogatepass")
+        "\0".join(_spell_tree(tree, [])).encode(errors="surrogatepass")
     ).hexdigest()
     offered = {} if name.partition(".")[0] == PACKAGE else _offered_by_extend()
     inside = name.split(".")[: None if package else -1]
@@ -160,8 +160,8 @@ def _spec_of(top: str) -> importlib.machinery.ModuleSpec | None:
         return None
 
 
-def _spell_tree(node: Any) -> Iterator[str]:
-    """Yield a syntax tree as strings that are the same in every version of Python.
+def _spell_tree(node: Any, parts: list[str]) -> list[str]:
+    """Append a syntax tree as strings that are the same in every version of Python.
 
     Fields that are None or empty are left out, as newer versions add such fields.
     Strings used as statements are left out, too, as are the empty parts of f-strings in
@@ -169,22 +169,23 @@ def _spell_tree(node: Any) -> Iterator[str]:
     in these names.
     """
     if isinstance(node, ast.AST):
-        yield f"({type(node).__name__}"
+        parts.append(f"({type(node).__name__}")
         for name, value in ast.iter_fields(node):
             if isinstance(node, ast.JoinedStr) and name == "values":
                 value = [part for part in value if getattr(part, "value", None) != ""]
             if value is not None and value != [] and name not in POSITIONS:
-                yield name
-                yield from _spell_tree(value)
-        yield ")"
+                parts.append(name)
+                _spell_tree(value, parts)
+        parts.append(")")
     elif isinstance(node, list):
-        yield "["
+        parts.append("[")
         for each in node:
             if not _is_text(each):
-                yield from _spell_tree(each)
-        yield "]"
+                _spell_tree(each, parts)
+        parts.append("]")
     else:
-        yield f"{type(node).__name__} {node!r}"
+        parts.append(f"{type(node).__name__} {node!r}")
+    return parts
 
 
 def _is_text(node: Any) -> bool:
