@@ -20,10 +20,11 @@ endif
 # Hundreds of processes start in tests: each would compile all of the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help test test-alone test-slow test-engines test-oldest lint docs bench reproduce-figures publish audit accounting leaderboard clean
+.PHONY: help test slowest test-alone test-slow test-engines test-oldest lint docs bench reproduce-figures publish audit accounting leaderboard clean
 
 help:
 	@echo "make test                 what guards numbers, privacy and records, on all cores"
+	@echo "make slowest              the tests that took longest in the last run"
 	@echo "make test-slow            other engines, installs, notebooks, the longest runs;"
 	@echo "                          what make test runs on the lowest versions, too"
 	@echo "make test-engines         every fault on every engine, SLURM too (Debian, apt-get)"
@@ -49,10 +50,13 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
+TIMES := .pytest_cache/times.xml
+
 # What measures time comes after the rest, with the machine to itself.
 define tested
 status=0; \
-$(BIN)/python -m pytest -n auto --dist worksteal -m "$(1) and not alone" || status=$$?; \
+$(BIN)/python -m pytest -n auto --dist worksteal -m "$(1) and not alone" \
+    --junitxml=$(TIMES) || status=$$?; \
 [ $$status -ne 2 ] || exit 2; \
 $(BIN)/python -m pytest -m "$(1) and alone" \
     $$(grep -rlw --include='test_*.py' mark.alone tests) || status=$$?
@@ -60,6 +64,12 @@ endef
 
 test: $(READY)
 	@$(call tested,not slow and not engines); exit $$status
+
+# The tests of the last run that took longest, in seconds.
+slowest:
+	@sed 's/<testcase/\n&/g' $(TIMES) | sed -n \
+	    's/^<testcase classname="\([^"]*\)" name="\([^"]*\)" time="\([^"]*\)".*/\3 \1 \2/p' \
+	    | sort -rn | head -40
 
 # What names a published set, from a clone that has none; all with CI_ALL=1.
 test-alone: $(READY)
