@@ -259,8 +259,11 @@ def main() -> None:
     commands.add_parser("judge")
     given = parser.parse_args()
     if given.command == "judge":
-        rows = pd.DataFrame(rows_judged())
-        print(rows.round(2).to_string(index=False))
+        cells = cells_judged()
+        print(pd.DataFrame(rows_judged(cells)).round(2).to_string(index=False))
+        low, high = coverage_interval(cells)
+        covered = cells["covered"].mean()
+        print(f"covered in all cells: {covered:.2f} [{low:.2f}, {high:.2f}]")
         return
     if given.command == "run":
         run_untuned(given.panels)
@@ -284,51 +287,85 @@ def main() -> None:
     print(pd.DataFrame(fit_rows(rows)).to_string(float_format="{:.3g}".format))
 
 
-def rows_judged() -> Iterator[dict[str, Any]]:
-    """Yield how well `auto` and `advise` do on families of data that are left out.
+def rows_judged(cells: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Yield how well `auto` and `advise` do on each kind of problem.
 
-    The epsilons are 0.1, 0.3 and 1. A row has these columns. ``times`` is the error of
-    the chosen rule, divided by the smaller of the errors of the best rule and of the
-    best tuned algorithm of the leaderboard. It is a geometric mean over cells.
-    ``hindsight`` is the same for the best rule of each cell. ``covered`` is the share
-    of cells whose error is within the predicted range. ``width`` is the mean length of
-    the range of log errors, divided by the range over all cells of the same epsilon.
-    ``gain`` and ``gain_width`` are the same for the share of the test accuracy, or R2,
-    that is gained.
+    A row has these columns. ``times`` is the error of the chosen rule, divided by the
+    yardstick: the smaller of the errors of the best rule and of the best tuned
+    algorithm of the leaderboard. It is a geometric mean over cells. ``hindsight`` is
+    the same for the best rule of each cell, and ``single`` for the best algorithm if it
+    is tuned in every cell. ``covered`` is the share of cells whose error is within the
+    predicted range. ``width`` is the mean length of the range of log errors, divided by
+    the range over all cells of the same epsilon. ``gain`` and ``gain_width`` are the
+    same for the share of the test accuracy, or R2, that is gained.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        The result of `cells_judged`.
+    """
+    for name, own in cells.groupby("name"):
+        single = best_single(own)
+        yield {
+            **{"kind": name, "cells": len(own), "w = 0": own["nothing"].sum()},
+            "times": math.exp(np.log(own["times"]).mean()),
+            "hindsight": math.exp(np.log(own["hindsight"]).mean()),
+            **{"nine in ten": own["times"].quantile(0.9), "worst": own["times"].max()},
+            **{"single": math.exp(np.log(single).mean()), "its worst": single.max()},
+            **{"above": own["above"].sum(), "covered": own["covered"].mean()},
+            **{"width": own["width"].mean(), "gain": own["gain"].mean()},
+            "gain_width": own["gain_width"].mean(),
+        }
+
+
+def cells_judged() -> pd.DataFrame:
+    """Return what `auto` and `advise` say of each cell without its family of data.
+
+    There is one row per problem and epsilon, for epsilon 0.1, 0.3 and 1.
     """
     rows = pd.read_csv(UNTUNED)
     rows = rows[rows["epsilon"].isin(EPSILONS)]
     least = rows.groupby(["panel", "epsilon"])["error"].transform("min")
     rows = rows.assign(least=np.fmin(least, rows["tuned"]))
-    rows["name"] = (
-        rows["panel"]
-        .str.rpartition("_")[2]
-        .map(lambda kind: kind if kind == "huber" else KINDS[kind])
+    kinds = rows["panel"].str.rpartition("_")[2]
+    rows["name"] = [one if one == "huber" else KINDS[one] for one in kinds]
+    cells = rows.groupby(["panel", "epsilon"])
+    judged = pd.DataFrame(_judge_cell(cell) for _, cell in cells)
+    spread = judged.groupby(["name", "epsilon"])[["lost", "gained"]].transform(np.ptp)
+    for what, value, within, width in (
+        ("left", "lost", "covered", "width"),
+        ("gain", "gained", "gain", "gain_width"),
+    ):
+        low, high = judged[f"{what}_low"], judged[f"{what}_high"]
+        judged[within] = judged[value].between(low, high)
+        judged[width] = (high - low) / spread[value]
+    return judged
+
+
+def best_single(cells: pd.DataFrame) -> "pd.Series[float]":
+    """Return error / yardstick of the algorithm that is best if it is always tuned.
+
+    Only cells with tuned results count, and only algorithms that ran on all of them.
+    """
+    board = pd.read_csv(PUBLISHED / "leaderboard.csv").query("status == 'ok'")
+    own = board.merge(cells[["panel", "epsilon", "least"]], on=["panel", "epsilon"])
+    times = own.assign(times=own["median"] / own["least"]).pivot_table(
+        index=["panel", "epsilon"], columns="line", values="times"
     )
-    for name, own in rows.groupby("name"):
-        judged = pd.DataFrame(
-            _judge_cell(cell) for _, cell in own.groupby(["panel", "epsilon"])
-        )
-        spread = judged.groupby("epsilon")[["lost", "gained"]].transform(np.ptp)
-        times, covered = judged["times"], judged["lost"].between(*_ends(judged, "left"))
-        yield {
-            **{"kind": name, "cells": len(judged), "w = 0": judged["nothing"].sum()},
-            "times": math.exp(np.log(times).mean()),
-            "hindsight": math.exp(np.log(judged["hindsight"]).mean()),
-            **{"nine in ten": times.quantile(0.9), "worst": times.max()},
-            **{"above": judged["above"].sum(), "covered": covered.mean()},
-            "width": (judged["left_high"] - judged["left_low"])
-            .div(spread["lost"])
-            .mean(),
-            "gain": judged["gained"].between(*_ends(judged, "gain")).mean(),
-            "gain_width": (judged["gain_high"] - judged["gain_low"])
-            .div(spread["gained"])
-            .mean(),
-        }
+    times = times.dropna(axis=1)
+    return times[np.log(times).mean().idxmin()]
 
 
-def _ends(judged: pd.DataFrame, what: str) -> tuple[Any, Any]:
-    return judged[f"{what}_low"], judged[f"{what}_high"]
+def coverage_interval(cells: pd.DataFrame) -> tuple[float, float]:
+    """Return a 95 % interval of the share of errors within their predicted ranges.
+
+    It is a bootstrap over families of data.
+    """
+    counts = cells.groupby("family")["covered"].agg(["sum", "count"]).to_numpy()
+    drawn = np.random.default_rng(0).integers(0, len(counts), (4000, len(counts)))
+    inside, all_ = counts[drawn].sum(axis=1).T
+    low, high = np.quantile(inside / all_, (0.025, 0.975))
+    return float(low), float(high)
 
 
 def _judge_cell(cell: pd.DataFrame) -> dict[str, Any]:
@@ -341,7 +378,8 @@ def _judge_cell(cell: pd.DataFrame) -> dict[str, Any]:
     nothing = expects_nothing(public, best)
     left, gain = best.left, best.gained
     return {
-        **{"epsilon": first["epsilon"], "nothing": nothing},
+        **first[["name", "panel", "family", "epsilon", "least"]],
+        "nothing": nothing,
         "times": (own["zero"] if nothing else own["error"]) / own["least"],
         "hindsight": cell["error"].min() / own["least"],
         "above": own["error"] > own["zero"] and not nothing,

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.rules import UNTUNED, fit_rows, guesses_of, rows_judged
+from benchmarks.rules import UNTUNED, cells_judged, fit_rows, guesses_of, rows_judged
 from dp_erm_bench import (
     DPClassifier,
     DPRegressor,
@@ -41,7 +41,7 @@ def hopeless(**how):
 
 
 def test_on_left_out_families_auto_is_near_the_best_and_its_ranges_hold():
-    rows = pd.DataFrame(rows_judged()).set_index("kind")
+    rows = pd.DataFrame(rows_judged(cells_judged())).set_index("kind")
     most = {"ridge": 2.0, "huber": 2.4, "numbers": 2.4, "ball": 4.0}
     assert all(rows["times"][kind] <= most[kind] for kind in rows.index)
     most = {"ridge": 5.0, "huber": 5.0, "numbers": 9.0, "ball": 12.0}
@@ -61,7 +61,7 @@ def test_ranges_that_know_nothing_are_found_out(monkeypatch):
         return advice.ForecastRange(np.median(values), *np.quantile(values, (0.1, 0.9)))
 
     monkeypatch.setattr(advice, "_range_of", constant)
-    rows = pd.DataFrame(rows_judged())
+    rows = pd.DataFrame(rows_judged(cells_judged()))
     cells = rows["cells"] / rows["cells"].sum()
     assert (rows["covered"] * cells).sum() > 0.6  # they are wide enough
     assert (rows["width"] * cells).sum() > 0.85  # and say nothing
