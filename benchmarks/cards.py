@@ -33,10 +33,10 @@ the data, no budget pays for them, and `uncharged` lists `standardisation`. The 
 of all datasets of a *family* have the same origin. When the leaderboard makes a
 statement about other data, a family counts once.
 
-Bounds in brackets are defaults, to which records are clipped. They are used if you
-declare no bounds and the algorithm needs some, or with `dataset.bounds=default`. LIBSVM
-datasets that are not listed below have the default bounds 1 for columns and 100 for the
-label, which are choices.
+Bounds in brackets are default bounds. They are used with `dataset.bounds=default`, or
+if you declare no bounds and the algorithm needs some. Records are then clipped to the
+default bounds. LIBSVM datasets that are not listed below have the default bounds 1 for
+columns and 100 for the label, which are choices.
 """
 TASKS = {"classification": "Classification", "regression": "Regression"}
 BOARD = """

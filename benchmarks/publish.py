@@ -41,6 +41,9 @@ FACTS = re.compile(
 )
 """Pattern of the names of facts in a caption's line that begins with "Data: "."""
 SLOPES = re.compile(r"(?:^|\. )(?:(\w): )?[Ss]lopes (?:of means )?(?=against )")
+SLOPE = re.compile(r"(^against [^:]*: |; )(.+?) (?=-?\d+\.\d\d(?:[ ;]|$))")
+"""Pattern of the name of a line in a list of slopes, with what stands before it."""
+QUOTED = re.compile(r'"([^"]*)"')
 RUNS = re.compile(
     r"(?:Mean|Median) and .*?(?:runs|seeds?\b|draws? of|splits?\b)[^.]*(?:\..*)?"
 )
@@ -49,13 +52,13 @@ ROWS = {
     "Dashed: ": "dashed line",
     "Uncharged uses of the data: ": "uncharged uses",
     "The certified epsilon of every line is ": "certified epsilon",
-    "Certified epsilon ": "certified epsilon",
+    "Certified epsilon: ": "certified epsilon",
     "Diverged, counted as infinite: ": "diverged, counted as infinite",
     "Not drawn: ": "not drawn",
     "Not run: ": "not run",
     "These algorithms did not pass dp-erm-bench check: ": "not passed by `check`",
     "These algorithms passed dp-erm-bench check with a doubt: ": (
-        "passed `check` with a doubt"
+        "passed `check` with a reservation"
     ),
 }
 """Beginnings of lines of a caption, and the names of their rows in the table."""
@@ -209,6 +212,7 @@ def rows_of_line(line: str) -> list[tuple[str, str]]:
     if SLOPES.match(line):
         _, *parts = SLOPES.split(text)
         named = zip(parts[::2], parts[1::2], strict=True)
+        named = ((k, SLOPE.sub(r"\1*\2* ", v)) for k, v in named)
         return [(f"slopes in {k}" if k else "slopes", v) for k, v in named]
     if RUNS.fullmatch(line):
         # The command at the top of the section has the profile.
@@ -216,8 +220,13 @@ def rows_of_line(line: str) -> list[tuple[str, str]]:
         return [("runs", text[0].lower() + text[1:])]
     for start, name in ROWS.items():
         if line.startswith(start):
-            return [(name, text.removeprefix(start))]
+            return [(name, in_markdown(text.removeprefix(start)))]
     return []
+
+
+def in_markdown(text: str) -> str:
+    """Return the value of a row with names of lines in italics instead of quotes."""
+    return QUOTED.sub(r"*\1*", text).replace("checked, uncharged: ", "uncharged use: ")
 
 
 def verdict_in_words(verdict: str, count: int) -> str:
@@ -226,6 +235,12 @@ def verdict_in_words(verdict: str, count: int) -> str:
         return f"{count} {verdict if count == 1 else VERDICTS[verdict]}"
     one, several = ("was", "were") if verdict == "not run" else ("is", "are")
     return f"{count} {one if count == 1 else several} {verdict}"
+
+
+def facts_in_words(count: int) -> str:
+    """Return a sentence on the facts of an experiment; empty if there are none."""
+    words = "1 fact, which compares" if count == 1 else f"{count} facts, which compare"
+    return f"The table of claims also has {words} no errors. " if count else ""
 
 
 def chapter(name: str) -> str:
@@ -247,8 +262,8 @@ def chapter(name: str) -> str:
         f"`make reproduce-figures EXPERIMENT={name} PROFILE={profile}` "
         f"took {took} on {usable} cores. Of "
         f"[{verdicts.total()} claims](../results/published/{name}_claims.csv), "
-        f"{judged}. The table also has {facts.total()} facts. See also the "
-        f"[choices](../results/published/{name}_choices.csv).",
+        f"{judged}. {facts_in_words(facts.total())}The [settings that the searches "
+        f"chose](../results/published/{name}_choices.csv) are in a second table.",
     ]
     for path in sheets(name):
         whole = path.with_suffix(".txt").read_text().splitlines()

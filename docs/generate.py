@@ -66,10 +66,12 @@ def algorithm(name: str) -> str:
     if ranked := list(rows_of_board(name)):
         parts += [
             "## On the leaderboard",
-            "The algorithm was tuned for each problem and epsilon. A problem is a data "
-            "set at one epsilon. *factor* is the error divided by the smallest error "
-            "of the problem, as the median over problems. *untuned* is the error with "
-            "the settings of a rule, divided by the error with tuned settings. The "
+            "The algorithm was tuned for each problem. A problem is a data set at one "
+            "epsilon. *factor*: on each problem, the error divided by the smallest "
+            "error of w = 0 and of all algorithms; the table shows the median over "
+            "problems. *untuned*: the error with the default settings, which a rule "
+            "computes without tuning, divided by the error with tuned settings; the "
+            "table shows the geometric mean over problems. The "
             "[leaderboard](../../leaderboard.md) has the other algorithms.",
             "\n\n".join(ranked),
         ]
@@ -121,8 +123,9 @@ def claims() -> str:
         "# Claims as published",
         "Each row compares a measured value with a threshold. Brackets contain 95 % "
         "intervals. [What a verdict is worth](../verdicts.md) explains the columns "
-        "and the verdicts. In a statement, 'A ends below B' compares the average final "
-        "errors of the lines A and B.",
+        "and the verdicts. Names in code font are panels of the "
+        "[figures](../figures.md), or lines. A *line* is an algorithm with its "
+        "settings. The error of a line is the mean or the median over its runs.",
     ]
     for path in sorted(PUBLISHED.glob("*_claims.csv")):
         rows = pd.read_csv(path)
@@ -151,10 +154,14 @@ def parameter_table(group: str, name: str = "") -> str:
     """Return the parameters of a choice; a list of code if they have no words."""
     rows = parameter_rows(group, name)
     if any(allowed or meaning for *_, allowed, meaning in rows):
+        rows = [row for row in rows if row[3] or row[2] not in ("", "null")]
         # Spaces let a browser break a list of words.
         rows = [(*row[:2], row[2].replace("|", " | "), row[3]) for row in rows]
         return table(PARAMETERS, rows)
-    return ", ".join(f"`{key}={default}`" for key, default, *_ in rows if default)
+    # `bounds=default` is a value, and its bounds are what it means.
+    signs = ["` means `" if "=" in key else "=" for key, *_ in rows]
+    pairs = zip(rows, signs, strict=True)
+    return ", ".join(f"`{row[0]}{sign}{row[1]}`" for row, sign in pairs if row[1])
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

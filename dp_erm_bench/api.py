@@ -2,7 +2,6 @@
 
 import functools
 import secrets
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
@@ -22,6 +21,7 @@ from dp_erm_bench.errors import (
     WideBounds,
     in_python,
     value_error,
+    warn_user,
 )
 from dp_erm_bench.experiment.automatic import resolve_auto, untuned_sentence
 from dp_erm_bench.experiment.lines import FitLine
@@ -237,9 +237,9 @@ def fit(
     data = getattr(problem, "dataset", None)
     if isinstance(data, Dataset):
         if told := clipping_warning(data.clipping, feature_names(data)):
-            warnings.warn(told, ClippedRecords, stacklevel=2)
+            warn_user(told, ClippedRecords)
         if told := wide_bounds_sentence(data, feature_names(data)):
-            warnings.warn(f"bounds: {told}", WideBounds, stacklevel=2)
+            warn_user(f"bounds: {told}", WideBounds)
     given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "seed": seed}
     given |= {"adjacency": adjacency, "calibration": calibration}
     given |= {"checkpoints": checkpoints}
@@ -302,7 +302,7 @@ def fit_quietly(
     values = with_defaults(pin, values)
     line = FitLine(pin, problem, values, budget.spec, calibration)
     if told := untuned_sentence(line):
-        warnings.warn(told, NoGain, stacklevel=3)
+        warn_user(told, NoGain)
     doubt = unchecked_sentence([pin])
     return _fit_line(line, budget, _checked_seeds(seed), checkpoints, doubt)
 
@@ -327,7 +327,7 @@ def _fit_line(
     line: FitLine, budget: Budget, seeds: list[Any], checkpoints: int, doubt: str
 ) -> list[FitResult | Diverged]:
     if doubt:
-        warnings.warn(doubt, UncheckedSolver, stacklevel=4)
+        warn_user(doubt, UncheckedSolver)
     solver = algorithm_of(line.algorithm).solver(line.params)
     identities = [
         secrets.token_hex(16) if seed is None else line.setting().identity(seed)
@@ -354,7 +354,7 @@ def _fit_line(
     ended = [one for one in results if isinstance(one, FitResult)]
     if ended and ended[0].doubt and not doubt:  # about releases with these parameters
         said = doubtful_sentence([ended[0].algorithm], ended[0].doubt)
-        warnings.warn(said, UncheckedSolver, stacklevel=4)
+        warn_user(said, UncheckedSolver)
     return results
 
 
@@ -381,7 +381,7 @@ def _typed_parameter(algorithm: str, key: str, value: Any) -> Any:
 
 
 def _refuse_text(key: str, value: Any, meant: Any) -> None:
-    """Raise UsageError for a text that only looks like a finite number."""
+    """Raise UsageError for a string that only looks like a finite number."""
     if isinstance(value, str) and isinstance(meant, int | float) and np.isfinite(meant):
         raise value_error(key, repr(value), f"a number, not a text; write {value}")
 

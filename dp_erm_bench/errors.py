@@ -8,8 +8,11 @@ import numbers
 import os
 import re
 import sys
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+PACKAGE = __name__.partition(".")[0]
 
 LONGEST = 10_000
 """Number of characters beyond which a message is shortened in the middle."""
@@ -119,6 +122,22 @@ class Diverged(RuntimeError):
         return float(self.certificate.get("epsilon_certified", math.inf))
 
 
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Give a warning at the line that called the package.
+
+    Parameters
+    ----------
+    message : str
+        The sentence to show.
+    category : type
+        A class of warnings.
+    """
+    frame, level = sys._getframe(), 1
+    while frame.f_back and frame.f_globals["__name__"].partition(".")[0] == PACKAGE:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
+
+
 def in_python(error: UsageError) -> UsageError:
     """Return an error that names Python arguments instead of configuration keys."""
     text = re.sub(
@@ -161,7 +180,7 @@ def traceback_text(error: BaseException, entries: int | None = None) -> str:
 
 
 def printable_text(text: str, longest: int = LONGEST) -> str:
-    """Return a text with control characters escaped, shortened in the middle.
+    """Return a string with control characters escaped, shortened in the middle.
 
     Lone surrogates are escaped, too.
     """
@@ -190,7 +209,7 @@ def quote_heading(value: object) -> str:
 
 
 def escape_line(value: object, longest: int = 60) -> str:
-    """Return a text as one short line, with unprintable characters escaped."""
+    """Return a string as one short line, with unprintable characters escaped."""
     parts = [
         one if one.isprintable() and one not in '"\\' else ascii(one)[1:-1]
         for one in str(value)
@@ -292,6 +311,6 @@ def value_error(key: str, value: Any, allowed: str) -> UsageError:
     value : Any
         The value that was given.
     allowed : str
-        A text on what is allowed, to follow the words "must be".
+        A description of what is allowed, to follow the words "must be".
     """
     return UsageError(f"{key}={typed_text(value)}: must be {allowed}")

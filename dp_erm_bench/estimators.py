@@ -1,7 +1,6 @@
 """Private linear models with the interface of scikit-learn estimators."""
 
 import math
-import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +35,7 @@ from dp_erm_bench.errors import (
     in_python,
     typed_text,
     value_error,
+    warn_user,
 )
 from dp_erm_bench.experiment.parameters import (
     algorithm_of,
@@ -204,7 +204,7 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
             raise UsageError(f"{whose}: its line of the plan is damaged") from None
         found |= {"epsilon": row["epsilon"], "parameters": typed, "tuned": True}
         for doubt in _doubts_of_choice(row, spec):
-            warnings.warn(f"{whose}: {doubt}", DoubtfulChoice, stacklevel=2)
+            warn_user(f"{whose}: {doubt}", DoubtfulChoice)
         return cls(name, **{**found, **given})
 
     def _check_records(self, X: Any, y: Any, **more: Any) -> Any:
@@ -228,7 +228,7 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
     ) -> tuple[Array, Any]:
         """Return the weights and the intercept that are fitted to numeric targets."""
         if self.bounds is None:
-            warnings.warn(NO_BOUNDS, UndeclaredBounds, stacklevel=3)
+            warn_user(NO_BOUNDS, UndeclaredBounds)
             if self.scale is not None:
                 raise value_error(
                     "scale", self.scale, "None unless bounds are declared"
@@ -257,9 +257,9 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
         names = [name for name, _ in features]
         if self.bounds is not None:
             if told := clipping_warning(problem.dataset.clipping, names):
-                warnings.warn(told, ClippedRecords, stacklevel=3)
+                warn_user(told, ClippedRecords)
             if told := wide_bounds_sentence(problem.dataset, names):
-                warnings.warn(f"bounds: {told}", WideBounds, stacklevel=3)
+                warn_user(f"bounds: {told}", WideBounds)
         results = fit_quietly(
             *(problem, self.algorithm),
             epsilon=self.epsilon,
@@ -302,13 +302,12 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
         if reached - least > max(FAR * (start - least), NONE * least):
             left = (reached - least) / (start - least) if start > least else math.inf
             share = f"{left:.0%} of what" if left <= 1.0 else "more than"
-            warnings.warn(
+            warn_user(
                 f"{result.algorithm}: at epsilon=inf {share} "
                 f"{CONSTANTS.get(key, key)} loses to the minimum is left; give it "
                 "other parameters, or columns of equal scale (scale='bounds', with "
                 "ranges that are known to be narrow)",
                 ConvergenceWarning,
-                stacklevel=4,
             )
 
     def _scale_target(self, y: Array, bounds: Bounds) -> tuple[Array, float, Bounds]:

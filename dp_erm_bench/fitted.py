@@ -56,7 +56,8 @@ class FitResult:
     reproducible : bool
         Whether the run was seeded. A seeded run is reproducible, hence not private.
     calibration : str
-        The calibration of the noise, with a note if a printed constant is not proved.
+        The calibration of the noise, with a note if a constant stated in a paper is not
+        proved.
     accountant : str
         The accountant that proved ``epsilon_certified``.
     uncharged : tuple of str
@@ -110,7 +111,7 @@ class FitResult:
     rule: str
 
     def __repr__(self) -> str:
-        """Return a text of three lines: the fit, its guarantee, its largest weights."""
+        """Return three lines: the fit, its guarantee, its largest weights."""
         budget = self.budget
         weights = self.model.weights if self.model else dict(enumerate(self.w.tolist()))
         largest = sorted(weights, key=lambda name: -abs(weights[name]))[:SHOWN]

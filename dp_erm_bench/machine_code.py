@@ -54,7 +54,7 @@ ENTRY = re.compile("[0-9a-f]{64}")
 """Pattern of the files' names."""
 
 KEPT_SECONDS = 90 * 86400.0
-"""Age at which a file is removed, as its code may not exist any more."""
+"""Age at which a file is removed, because its kernel may not exist any more."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 _begun = time.time()
@@ -135,7 +135,7 @@ class _Cache(caching._Cache):
     Attributes
     ----------
     waiting : bytes or None
-        Content of the file to load when numba asks next.
+        Content of the file to load when numba asks for code the next time.
     asked : bool
         Whether numba has asked for code.
     """
@@ -208,13 +208,16 @@ class _Cache(caching._Cache):
         return str(_code_folder(self._ours) or "")
 
     def enable(self) -> None:
-        """Do nothing, as the cache is always enabled."""
+        """Do nothing, because the cache is always enabled."""
 
     def disable(self) -> None:
-        """Do nothing, as the last bits of results would vary without the cache."""
+        """Do nothing, because the cache cannot be disabled.
+
+        Without the cache, the last bits of results would vary.
+        """
 
     def flush(self) -> None:
-        """Do nothing, as the name of a file determines its content."""
+        """Do nothing, because the name of a file determines its content."""
 
 
 def _code_of(function: Any) -> Iterator[str]:
@@ -233,9 +236,11 @@ def _code_of(function: Any) -> Iterator[str]:
 def _code_folder(kept: bool) -> Path | None:
     """Return the folder of machine code; None if no folder can be written.
 
-    Only the package's own code is kept between runs. Machine code of other modules
-    contains global numbers, which the modules may have read from a file. The folder
-    must belong to this user, since its content is executed.
+    If ``kept``, the folder remains after the run. This is possible for the package's
+    own code only. Machine code of other modules contains their global numbers, which
+    they may have read from a file. The folder must belong to this user, since its
+    content is executed. If it does not, or if source files were edited, the folder is
+    temporary.
     """
     named, edited = os.environ.get(VARIABLE), _is_edited(kept)
     shared = Path(named).expanduser() if named else cache_dir() / "machine_code"

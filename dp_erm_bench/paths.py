@@ -235,7 +235,7 @@ def sealed_json(content: Mapping[str, Any]) -> bytes:
 
 
 def unsealed_json(text: bytes) -> dict[str, Any] | None:
-    """Return the object in a text made by `sealed_json`; None if damaged."""
+    """Return the object in a string made by `sealed_json`; None if damaged."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):

@@ -824,7 +824,7 @@ def test_records_that_do_not_fit_a_model_are_refused(change, said):
         result.predict(change(X))
     with pytest.raises(UsageError, match="labels must be -1 or"):
         result.score(X, y * 2)
-    with pytest.raises(UsageError, match=r"for words give numpy\.where\(y == 'yes'"):
+    with pytest.raises(UsageError, match=r"words with numpy\.where\(y == 'yes'"):
         result.score(X, np.where(y > 0, "yes", "no"))
     with pytest.raises(
         UsageError, match=r"y of shape \(3,\): must be of shape \(60,\)"
@@ -873,7 +873,7 @@ def test_a_fit_predicts_for_the_texts_of_its_own_csv(intercept, tmp_path):
             "X: column .k. holds a word in row 2 .* categories 2, 1$",
         ),
         ({"a": ["x"] * 4}, "column .a. holds .*, features must be numbers"),
-        ({"a": [1]}, "X: must be columns of one length"),
+        ({"a": [1]}, "X: its columns must have the same length"),
     ):
         with pytest.raises(UsageError, match=said):
             result.predict(TEXTS | wrong)

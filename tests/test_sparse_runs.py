@@ -65,7 +65,7 @@ def test_every_algorithm_runs_on_sparse_data(problem, algorithm):
     assert problem.dataset.sparse
     how = known(algorithm, clip=1.0) | SHORT.get(algorithm, {})
     if algorithm in MATRICES and problem.p > 4000:
-        with pytest.raises(Unsupported, match="a matrix of p x p numbers takes"):
+        with pytest.raises(Unsupported, match="a p x p matrix takes"):
             fit(problem, algorithm, epsilon=1.0, seed=0, **how)
         return
     found = fit(problem, algorithm, epsilon=1.0, seed=0, **how)

@@ -20,7 +20,8 @@ draws cut off, of mass 1e-307 each, are negligible compared with this delta.
 """
 POWER_OF_N = re.compile(r"1/n(?:\^(\d+(?:\.\d+)?))?")
 TOO_SMALL = (
-    f"must be 0 or at least {LEAST_DELTA:g}, the least that the accountants resolve"
+    f"must be 0 or at least {LEAST_DELTA:g}, the smallest delta that the accountants "
+    "support"
 )
 
 
@@ -37,7 +38,7 @@ class Budget:
         0 or a number in [`LEAST_DELTA`, 1). A string ``'1/n'``, ``'1/n^2'`` or
         ``'1/n^k'`` depends on the data set, until ``resolve_delta`` makes it a number.
     adjacency : Adjacency
-        Which datasets are neighbours.
+        The relation between neighbouring datasets.
 
     Raises
     ------
@@ -95,7 +96,7 @@ class Budget:
     def number(self) -> float:
         """Return delta as a number; raise UsageError if it still depends on n."""
         if isinstance(self.delta, str):
-            text = f"delta={self.delta} depends on n: resolve the budget first"
+            text = f"delta={self.delta} depends on n; call resolve_delta(n) first"
             raise UsageError(text)
         return self.delta
 
@@ -109,7 +110,7 @@ def number_or_nan(value: Any) -> float:
 
 
 def parsed_delta(value: Any) -> float | str:
-    """Return delta as a float or as the text of a power of 1/n.
+    """Return delta as a float or as the string of a power of 1/n.
 
     Any other value raises UsageError.
     """

@@ -35,7 +35,7 @@ MODES = ("certified", "paper", "authors")
 ROUNDING = 4e-16
 """Relative margin by which sums are rounded to the safe side.
 
-It is a few units in the last place.
+The margin is a few units in the last place.
 """
 
 
@@ -46,18 +46,18 @@ class Calibration:
     Attributes
     ----------
     z : float
-        Common noise multiplier, 0 without noise. The noise scale of a release is
-        z * weight * sensitivity.
+        Common noise multiplier; 0 without noise. The noise scale of a release is z *
+        weight * sensitivity.
     budget : Budget
-        With delta as a number.
+        The budget, with delta as a number.
     accountant : str
         The accountant that proves ``epsilon_certified``.
     epsilon_certified : float
         Proved epsilon at the budget's delta, infinite without noise.
     label : str
         ``certified``, ``authors``, ``paper``, or ``paper (not proved)`` if the epsilon
-        certified for the printed noise exceeds the budget. The label ends in
-        ``(not recounted)`` if a release has no twin.
+        certified for the noise stated in the paper exceeds the budget. The label ends
+        in ``(not recounted)`` if a release has no twin.
     """
 
     z: float
@@ -79,12 +79,12 @@ def calibrate(
     budget : Budget
         Delta must be a number (``Budget.resolve_delta(n)``).
     mode : str
-        ``certified``: the smallest z whose certified epsilon is within the budget.
-        ``paper``: the printed constant ``printed``. ``authors``: the noise of the
-        DP-SGD that Mangold et al. compare with.
+        With ``certified``, z is the smallest one whose certified epsilon is within the
+        budget. With ``paper``, z follows from the constant ``printed``. With
+        ``authors``, the noise is that of the DP-SGD that Mangold et al. compare with.
     printed : str or None
-        Name of the algorithm's printed constant, see ``printed.PAPERS``; None if its
-        paper prints none.
+        Name of the constant stated in the algorithm's paper, see ``printed.PAPERS``;
+        None if the paper states none.
 
     Returns
     -------
@@ -105,7 +105,7 @@ def calibrate(
         message then states the cost of log(1 + beta / ridge).
     """
     if mode not in MODES:
-        raise UsageError(f"calibration={mode}: must be {', '.join(MODES)}")
+        raise UsageError(f"calibration={mode}: must be one of {', '.join(MODES)}")
     refuse_unreachable(laws, budget)
     rule = printed if mode == "paper" else None
     return _load_calibration(compose_laws(laws), budget, mode, rule)
@@ -118,7 +118,7 @@ def refuse_unreachable(laws: Laws, budget: Budget) -> None:
     if least >= budget.epsilon:
         raise Unsupported(
             f"epsilon={budget.epsilon:g}: the curvature alone, log(1 + beta / ridge), "
-            f"costs {least:.3g}, whatever the noise; a larger ridge costs less"
+            f"costs an epsilon of {least:.3g} with any noise; use a larger ridge"
         )
 
 
@@ -164,7 +164,10 @@ def epsilon_spent(releases: Shared, budget: Budget) -> float:
     for release in releases:
         level = pure_epsilon((release.law(),), release.multiplier(budget.epsilon))
         if level is None:
-            raise Unsupported(f"{release.name}: a share of the budget is pure epsilon")
+            raise Unsupported(
+                f"release {release.name}: has no level at delta = 0, so it cannot "
+                "take a share of epsilon"
+            )
         spent.append(level)
     return math.fsum(spent)
 
@@ -264,11 +267,11 @@ def compute_calibration(
     laws : tuple of Law
         The laws of all releases, at least one.
     budget : Budget
-        With a finite epsilon, and delta as a number.
+        The budget, with a finite epsilon, and delta as a number.
     mode : {'certified', 'paper', 'authors'}
         The rule that chooses the noise, see `calibrate`.
     printed : str or None
-        Name of the printed constant, for the mode ``paper``.
+        Name of the constant stated in a paper, for the mode ``paper``.
     """
     delta, adjacency = budget.number, budget.adjacency
     if mode == "certified":

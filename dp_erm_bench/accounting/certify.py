@@ -98,8 +98,8 @@ def check_known(laws: Laws, delta: float) -> None:
             impure.add(law.name)
     if delta == 0 and impure:
         raise Unsupported(
-            f"delta=0: must be positive, as {min(impure)} noise is private "
-            "for no finite epsilon at delta = 0"
+            f"delta=0: must be positive, because {min(impure)} noise has no finite "
+            "epsilon at delta = 0"
         )
 
 

@@ -217,11 +217,13 @@ def authors_multiplier(budget: Budget, laws: Laws) -> float:
     """
     if len(laws) != 1 or not laws[0].normal:
         raise UsageError(
-            "calibration=authors: is defined for sgd over Poisson samples only, use "
+            "calibration=authors: is defined only for sgd with Poisson samples; use "
             "calibration=certified"
         )
     if budget.number == 0:
-        raise UsageError("delta=0: must be positive where a printed constant is used")
+        raise UsageError(
+            "delta=0: must be positive if the noise constant is printed in a paper"
+        )
     unit = replace(laws[0], weight=1.0)
     noise = library_multiplier(unit, budget.epsilon, budget.number)
     return 2 * noise / budget.adjacency.of_sum(1.0) / laws[0].weight

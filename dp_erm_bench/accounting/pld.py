@@ -348,8 +348,8 @@ def lattice_step(pairs: list[Dominating], cells: int) -> float:
 
     Splitting adds at most step^2 / 4 to the variance of a loss, so step^2 is taken as
     FINENESS times the mean squared privacy loss of one use. The law of one use, and
-    about 20 deviations of the sum, must fit on ``cells`` points. A power of two keeps
-    the lattice fixed during nearly all of a search for z.
+    about 20 standard deviations of the sum, must fit on ``cells`` points. A power of
+    two keeps the lattice fixed during nearly all of a search for z.
     """
     uses = sum(pair.times for pair in pairs)
     square = sum(pair.times * pair.scale**2 for pair in pairs)

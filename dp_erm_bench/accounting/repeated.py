@@ -46,14 +46,16 @@ def calibrated_prefix(
     costs : array of shape (T,)
         Part of the budget that a paper charges for each step of the whole schedule.
     z : float
-        Common noise multiplier; replaced by the printed one in the mode ``paper``.
+        Common noise multiplier; the mode ``paper`` replaces it by the one stated in the
+        paper.
     budget : Budget
         Delta must be a number.
     mode : str
-        ``certified``: the longest prefix whose certified epsilon is within the budget;
-        it may be empty. ``paper``: the noise and the length of the rule ``printed``.
+        With ``certified``, the result is the longest prefix whose certified epsilon is
+        within the budget, which may be empty. With ``paper``, noise and length follow
+        from the rule ``printed``.
     printed : str or None
-        Name of the printed rule, for the mode ``paper``.
+        Name of the rule stated in a paper, for the mode ``paper``.
     """
     steps = costs.size
     if math.isinf(budget.epsilon):
@@ -87,9 +89,9 @@ def largest_count(holds: Callable[[int], bool], most: int) -> int:
 
 
 LIU_TALWAR = "liu_talwar"
-"""Name of the printed rule, as solvers declare it."""
+"""Name of the rule stated in the paper, as solvers declare it."""
 LARGEST = 0.5
-"""Largest stopping probability for which the paper prints a rule."""
+"""Largest stopping probability for which the paper states a rule."""
 
 
 def share_of_a_run(gamma: float, budget: Budget) -> Budget:
@@ -116,8 +118,9 @@ def share_of_a_run(gamma: float, budget: Budget) -> Budget:
     share = (delta / (4 * most)) ** 2
     if share < LEAST_DELTA:
         raise Unsupported(
-            f"delta={delta:g}: the printed share of a run, {share:.1g}, is less than "
-            f"{LEAST_DELTA:g}; use calibration=certified"
+            f"delta={delta:g}: the printed share of each run, {share:.1g}, is less "
+            f"than {LEAST_DELTA:g}, the smallest delta that the accountants support; "
+            "use calibration=certified"
         )
     return replace(budget, epsilon=budget.epsilon / 12, delta=share)
 
@@ -127,8 +130,8 @@ def liu_talwar(gamma: float, run: Laws, budget: Budget) -> tuple[float, float]:
 
     The run has the smallest multiplier certified for its share of the budget. The score
     has noise Lap(12 B / (n eps)) at a sensitivity of B / n under either adjacency. Its
-    multiplier is therefore 12 / eps. The paper states that all runs together are
-    (eps, delta)-DP. The printed stop after K runs, which has a probability of at most
+    multiplier is therefore 12 / eps. The paper states that all runs together are (eps,
+    delta)-DP. The paper's stop after K runs, which has a probability of at most
     delta/4, is left out: the certificate counts all runs.
 
     Parameters
@@ -147,7 +150,7 @@ def liu_talwar(gamma: float, run: Laws, budget: Budget) -> tuple[float, float]:
 def printed_runs(
     releases: tuple[Any, ...], budget: Budget
 ) -> tuple[tuple[Any, ...], Calibration]:
-    """Return the release of the best run with its printed noise, and its calibration.
+    """Return the release of the best run with the paper's noise, and its calibration.
 
     Parameters
     ----------

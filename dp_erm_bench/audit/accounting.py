@@ -1,4 +1,4 @@
-"""The noise that each accountant requires, and the epsilon of printed constants.
+"""The noise that each accountant requires, and the epsilon of papers' constants.
 
 No solver is run. A solver declares its releases, and each accountant gives the noise
 multiplier z = scale / sensitivity for a budget, up to the releases' weights.
@@ -40,8 +40,8 @@ class NoiseRow:
     algorithm : str
         A name of conf/algorithm.
     form : {'default', 'printed'}
-        The algorithm's default parameters, or the variant for which its constant is
-        printed.
+        Whether the algorithm has its default parameters, or is the variant to which the
+        constant stated in its paper applies (`printed`).
     adjacency : str
         The neighbouring relation.
     epsilon, delta : float
@@ -52,14 +52,14 @@ class NoiseRow:
         ``paper``, ``authors``, ``zcdp``, ``rdp``, ``pld``, ``pure``, ``profile``,
         ``exact``, or ``best`` for the accountant that calibration=certified uses.
     z : float
-        Noise scale / (weight * sensitivity); NaN if there is a ``reason``.
+        Noise scale divided by weight * sensitivity; NaN if there is a ``reason``.
     relative : float
         z divided by the z of ``best`` in the default form.
     epsilon_proved : float
         The smallest epsilon that is proved for this noise: an upper bound on the true
         epsilon, exact for Gaussian noise.
     reason : str
-        Why the accountant gives no noise; empty if it does.
+        The reason why the accountant gives no noise; empty if it gives one.
     """
 
     algorithm: str
@@ -154,7 +154,7 @@ def noise_rows(
 
 
 def _reason_without_noise(solver: Solver, problem: ERMProblem) -> str | None:
-    """Return why an algorithm has no noise to compare; None if it has noise."""
+    """Return the reason why an algorithm has no noise to compare, or None."""
     if isinstance(solver, Prefixed):
         return "its noise is given, its length is not"
     return solver.refusal(problem)

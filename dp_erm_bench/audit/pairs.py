@@ -67,14 +67,14 @@ class Pair:
 def variants(algorithm: str) -> list[dict[str, Any]]:
     """Return the parameter settings with which an algorithm is audited.
 
-    They are
+    These settings are
 
-    * its defaults;
-    * long steps, which carry the iterates to where derivatives alternate between 0
-      and 1, as differences of gradients leak nowhere else;
+    * the defaults;
+    * long steps, which carry the iterates to points where derivatives alternate between
+      0 and 1, because only there differences of gradients leak;
     * each choice of each shape parameter, one at a time;
-    * the parameters that the class lists in ``worst_cases``, if any. Words that occur
-      in this list are tried only there.
+    * the settings that the class lists in ``worst_cases``, if any. A string that is a
+      value in this list is not tried in other settings.
 
     The parameters are read from the fields of the class.
     """
@@ -122,7 +122,7 @@ def alternative_values(field: "Field[Any]") -> list[Any]:
     """Return the values of a shape parameter besides its default.
 
     These are the parameter's choices, if it has a list of choices. Otherwise they are
-    True and False for a boolean. For other parameters, they are the words that the
+    True and False for a boolean. For other parameters, they are the strings that the
     parameter allows and, if it is an integer, 5 or the nearest allowed number.
     """
     values: list[Any] = [True, False]

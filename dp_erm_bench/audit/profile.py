@@ -63,11 +63,11 @@ class Guarantee:
     Attributes
     ----------
     budget : Budget
-        With delta as a number.
+        The budget, with delta as a number.
     z : float
         The calibrated common noise multiplier.
     multipliers : dict
-        Noise scale / sensitivity of each release, by name.
+        Noise scale divided by sensitivity, for each release by name.
     laws : tuple of Law
         The laws of all releases with weights relative to ``z``, including those that
         take a share of the budget.
@@ -171,8 +171,8 @@ class Verdict:
         The lower bound for a profile of Gaussian shape; NaN if the profile has another
         shape.
     excess : float
-        hit_lo - min (e^eps alarm_hi + delta(eps)); positive if and only if the
-        guarantee is refuted.
+        hit_lo minus the smallest e^eps alarm_hi + delta(eps), as in the module's
+        docstring; positive if and only if the guarantee is refuted.
     confidence : float
         1 - alpha, for each of the bounds and for the verdict.
     runs : int

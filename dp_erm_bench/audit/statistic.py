@@ -62,7 +62,7 @@ from dp_erm_bench.trust.twins.base import Answered, required_twin
 def log_density(
     solver: Any, problem: Problem, mechanisms: Mechanisms, w: Array
 ) -> Array:
-    """Return the log-density of each trial's minimiser, up to a constant, (B,).
+    """Return the log-density of each trial's minimiser, up to a constant, shape (B,).
 
     Noise that is added to the minimiser afterwards is left out, which costs at most
     power.
@@ -70,7 +70,7 @@ def log_density(
     Parameters
     ----------
     solver : Solver
-        Its method ``modulus(problem)`` returns m, see the module.
+        A solver whose method ``modulus(problem)`` returns m, see the module.
     problem : Problem
         The objective, with an l2 penalty or none.
     mechanisms : Mechanisms

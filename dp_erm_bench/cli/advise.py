@@ -95,7 +95,7 @@ def sentences_of_advice(found: Advice, rows: bool = False) -> Iterator[str]:
 
 
 def _percent(range_: ForecastRange) -> str:
-    """Return an expected value and its range as text, as in 12 % (3 to 40 %)."""
+    """Return an expected value and its range as a string, as in 12 % (3 to 40 %)."""
     percents = [100.0 * one for one in dataclasses.astuple(range_)]
     expected, low, high = (
         f"{one:.0f}" if abs(one) >= 10.0 else f"{one:.2g}" for one in percents

@@ -93,7 +93,7 @@ def parse_argument(argument: str) -> Argument:
 
 @functools.cache
 def _parse_with_hydra(text: str) -> Override | None:
-    """Return the override that Hydra parses from a text; None if Hydra refuses it."""
+    """Return the override that Hydra parses from a string; None if Hydra refuses it."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
@@ -129,7 +129,7 @@ def quote_refused(text: str) -> str:
 
 
 def _is_open(text: str) -> bool:
-    """Return whether a bracket or a quote in a text is not closed."""
+    """Return whether a bracket or a quote in a string is not closed."""
     pairs = any(text.count(a) != text.count(b) for a, b in ("()", "[]", "{}"))
     return pairs or text.count("'") % 2 == 1 or text.count('"') % 2 == 1
 
@@ -245,7 +245,7 @@ class Request:
 
 
 def _brief_values(values: Sequence[Any]) -> str:
-    """Return values as text, separated by commas, or as `0..9` if consecutive."""
+    """Return values as a string with commas, or as `0..9` if consecutive."""
     values = _flatten_lists(values)
     if len(values) > 2 and are_consecutive(values):
         return f"{values[0]}..{values[-1]}"

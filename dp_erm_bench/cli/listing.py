@@ -6,7 +6,7 @@ import re
 import shlex
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ def list_command(arguments: Sequence[str]) -> int:
 
 
 def list_results(parent: Path) -> str:
-    """Return a text with trials, date and command of each results folder in a folder.
+    """Return a string with trials, date and command of each results folder in a folder.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def list_results(parent: Path) -> str:
 
 
 def list_choices(group: str, only: Sequence[str] = ()) -> str:
-    """Return the choices of a group as text, one per line.
+    """Return the choices of a group as a string, one per line.
 
     Parameters
     ----------
@@ -184,16 +184,21 @@ def _parameter_row(key: str, entry: dataclasses.Field[Any], hint: Any) -> Row:
         f" {sign} {data[name]:g}" for name, sign in LIMITS.items() if name in data
     ]
     words = [
-        w for one in options_of(hint) for w in _allowed_words(one, "".join(limits))
+        w for one in options_of(hint) for w in _allowed_words(one, " and".join(limits))
     ]
+    if listed := "|".join(data.get("words", ())):
+        words = [listed if one == WORDS[str] else one for one in words]
     allowed = data.get("choices") or dict.fromkeys(words)
-    usual = "" if default in (dataclasses.MISSING, (), {}) else typed_text(default)
+    shown = [*default] if isinstance(default, tuple) else default
+    usual = "" if default in (dataclasses.MISSING, (), {}) else typed_text(shown)
     return key, usual, "|".join(map(str, allowed)), str(data.get("help", ""))
 
 
 def _allowed_words(hint: Any, limits: str) -> list[str]:
     if typing.get_origin(hint) is typing.Literal:
         return [str(word) for word in typing.get_args(hint)]
+    if typing.get_origin(hint) is Mapping:
+        return ["mapping"]
     if typing.get_origin(hint) is list:
         return [f"[{'|'.join(_allowed_words(typing.get_args(hint)[0], limits))}]"]
     word = WORDS.get(hint, "")
@@ -201,7 +206,7 @@ def _allowed_words(hint: Any, limits: str) -> list[str]:
 
 
 def _format_table(rows: Sequence[Row], indent: str) -> list[str]:
-    """Return rows as texts with aligned columns of limited width."""
+    """Return rows as strings with aligned columns of limited width."""
     wide = [min(max(map(len, one)), WIDEST) for one in zip(*rows, strict=True)][:3]
     cells = ([f"{row[i]:{w}}" for i, w in enumerate(wide)] + [row[3]] for row in rows)
     return [f"{indent}{'  '.join(row)}".rstrip() for row in cells]

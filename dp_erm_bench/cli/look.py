@@ -1,4 +1,7 @@
-"""The command look: describe a csv file, and propose a command that runs on it."""
+"""The command look: describe a csv file, and propose a command that runs on it.
+
+A *word* is a label or category that is not a number.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +120,7 @@ def _reveals_label(one: Seen, label: Seen) -> bool:
 
 
 def _describe_cells(one: Seen) -> str:
-    """Return a text with the range of a column's numbers, and its words with counts."""
+    """Return a string with the range of a column's numbers and counts of its words."""
     ends = f"{one.low:g} .. {one.high:g}" if one.low == one.low else ""
     if len(one.counts) > MOST_CLASSES and one.kind == "numbers":
         return ends
@@ -271,7 +274,7 @@ def _wrong_label(label: Seen) -> Iterator[str]:
 
 
 def _bounds_to_fill(names: Sequence[str]) -> str:
-    """Return a text of bounds to fill in; names that cannot be typed share a bound."""
+    """Return a string of bounds to fill in; names that cannot be typed share one."""
     typed = {name: _mapping_key(name) for name in names}
     known = [f"{key}:{FILL_IN}" for key in typed.values() if key]
     others = f",{DEFAULT}:{FILL_IN}" * (not all(typed.values()))

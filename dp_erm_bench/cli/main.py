@@ -81,7 +81,7 @@ class Door:
 
     Printed text may quote untrusted files, names or tracebacks. Colours and bars drawn
     by this package are written to `inside` directly, after `escape_controls` was
-    applied to their texts.
+    applied to their strings.
     """
 
     def __init__(self, inside: Any) -> None:
@@ -92,12 +92,12 @@ class Door:
         return getattr(self.inside, name)
 
     def write(self, text: str) -> int:
-        """Write a text with its control characters escaped."""
+        """Write a string with its control characters escaped."""
         self.inside.write(escape_controls(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write several texts with their control characters escaped."""
+        """Write several strings with their control characters escaped."""
         for line in lines:
             self.write(line)
 
@@ -127,7 +127,10 @@ def _deliver_again(ignored: UnraisableHookArgs) -> None:
 
 
 def _interrupt_thread(thread: int) -> None:
-    """Interrupt a thread once it has left the hook, which would drop the signal."""
+    """Interrupt a thread as soon as it has left the hook `_deliver_again`.
+
+    While the thread is in this hook, Python would drop the interrupt again.
+    """
     while _deliver_again.__code__ in _codes_of_callers(
         sys._current_frames().get(thread)
     ):

@@ -136,7 +136,7 @@ def where_condition(text: str) -> tuple[str, list[str]]:
     Raises
     ------
     UsageError
-        If the text is not of the form `KEY=VALUE,...`.
+        If the string is not of the form `KEY=VALUE,...`.
     """
     name, sign, values = text.partition("=")
     if not (name and sign and values):

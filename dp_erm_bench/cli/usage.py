@@ -296,7 +296,7 @@ They are control characters, direction marks and surrogates.
 
 
 def escape_controls(text: str) -> str:
-    """Return a text with escapes for characters that a terminal would not print."""
+    """Return a string with escapes for characters that a terminal would not print."""
     return CONTROLS.sub(_escape_code, text)
 
 

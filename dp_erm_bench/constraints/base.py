@@ -22,13 +22,13 @@ class Constraint(ABC):
     Attributes
     ----------
     name : str
-        The name of its yaml.
+        Name of the constraint's yaml file.
     code : int
-        Its code in the compiled kernels (``kernels.projections``).
+        The number of this kind of set in compiled kernels (``kernels.projections``).
     bounded : bool
         Whether the set is bounded.
     explicit : bool
-        Whether it is given by its vertices.
+        Whether the set is given by its vertices.
     dense_vertices : bool
         Whether vertices may have several entries that are not zero.
     radius : float
@@ -57,10 +57,10 @@ class Constraint(ABC):
 
     @abstractmethod
     def project(self, w: Array) -> Array:
-        """Return the nearest points of the set in the euclidean norm, (..., p)."""
+        """Return the euclidean projections on the set, shape (..., p)."""
 
     def project_linf(self, w: Array) -> Array:
-        """Return the nearest points of the set in the max norm, (..., p).
+        """Return the nearest points of the set in the max norm, shape (..., p).
 
         Raises
         ------
@@ -71,7 +71,7 @@ class Constraint(ABC):
 
     @abstractmethod
     def linear_minimiser(self, g: Array) -> Array:
-        """Return a point of the set with the smallest <g, s>, (..., p).
+        """Return a point of the set with the smallest <g, s>, shape (..., p).
 
         If the set has vertices, the point is a vertex, and of several the one with the
         lowest index.
@@ -85,7 +85,7 @@ class Constraint(ABC):
     def vertex_count(self, p: int) -> int | None:
         """Return the number of extreme points in R^p; None if they are not listed.
 
-        They are not listed if there are infinitely or too many of them.
+        The points are not listed if there are infinitely many or too many.
         """
 
     def vertex_products(self, g: Array) -> Array:
@@ -93,14 +93,16 @@ class Constraint(ABC):
         raise NotImplementedError(f"constraint={self.name} has no list of vertices")
 
     def vertex_sizes(self, bounds: Array) -> Array:
-        """Return the largest <v, g> over |g_j| <= bounds_j for each vertex v, (..., m).
+        """Return the largest <v, g> over |g_j| <= bounds_j for each vertex v.
+
+        The result has the shape (..., m).
 
         This implementation is for vertices with a single entry that is not zero.
         """
         return np.abs(self.vertex_products(bounds))
 
     def vertex_points(self, index: Indices, p: int) -> Array:
-        """Return vertices by their index, (B, p), for sets with ``dense_vertices``."""
+        """Return vertices, shape (B, p), by index, for sets with ``dense_vertices``."""
         raise NotImplementedError(f"constraint={self.name} has no list of vertices")
 
     def vertex_entries(self, index: Indices, p: int) -> tuple[Indices, Array]:
@@ -157,7 +159,7 @@ def largest_products(points: Array, bounds: Array) -> Array:
 
 
 def project_on_kernel(constraint: tuple[int, float], w: Array) -> Array:
-    """Return the nearest points of a set that is given for kernels, (..., p).
+    """Return the nearest points of a set that is given for kernels, shape (..., p).
 
     ``constraint`` is the pair (code, radius) of ``Constraint.kernel``.
 

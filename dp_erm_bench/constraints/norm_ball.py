@@ -41,18 +41,26 @@ class NormBall(Ball):
     dense_vertices: ClassVar[bool] = True
 
     norm: str = field(
-        default="cardinality", metadata={"help": f"one of {', '.join(PARAMETERS)}"}
+        default="cardinality",
+        metadata={"help": f"structured norm: {', '.join(PARAMETERS)}"},
     )
     function: str = field(
-        default="count", metadata={"help": f"of cardinality: {', '.join(FUNCTIONS)}"}
+        default="count",
+        metadata={"help": f"with norm=cardinality: g, one of {', '.join(FUNCTIONS)}"},
     )
-    cap: float | None = field(default=None, metadata={"help": "K of function=capped"})
+    cap: float | None = field(
+        default=None, metadata={"help": "with function=capped: K in g(k) = min(k, K)"}
+    )
     groups: Any = field(
-        default=None, metadata={"help": "of groups: lists of feature indices"}
+        default=None, metadata={"help": "with norm=groups: lists of feature indices"}
     )
-    weights: Any = field(default=None, metadata={"help": "of groups: [[w_1,w_2,..]]"})
+    weights: Any = field(
+        default=None,
+        metadata={"help": "with norm=groups: one weight per group, as [[w_1,w_2,..]]"},
+    )
     values: Any = field(
-        default=None, metadata={"help": "of submodular: the 2^p values of F, or a file"}
+        default=None,
+        metadata={"help": "with norm=submodular: all 2^p values of F, or a file"},
     )
 
     def __post_init__(self) -> None:
@@ -122,7 +130,8 @@ class NormBall(Ball):
     def linear_minimiser(self, g: Array) -> Array:
         """Return a point of the ball with the smallest <g, s>.
 
-        It is -radius sign(g) 1_A / F(A), for the A with the largest |g|(A) / F(A).
+        The point is -radius sign(g) 1_A / F(A), for the A with the largest |g|(A) /
+        F(A).
         """
         g = np.asarray(g, dtype=np.float64)
         rows = g.reshape(-1, g.shape[-1])
@@ -148,7 +157,7 @@ class NormBall(Ball):
         return largest_products(self._listed_points(bounds.shape[-1]), bounds)
 
     def vertex_points(self, index: Indices, p: int) -> Array:
-        """Return extreme points by their index, (B, p)."""
+        """Return extreme points by their index, shape (B, p)."""
         return np.asarray(self._listed_points(p)[index])
 
     def largest_margin(self, columns: Array, norm: float) -> float:

@@ -115,7 +115,11 @@ class L2Ball(Ball):
         return None
 
     def largest_margin(self, columns: Array, norm: float) -> float:
-        """Return the bound radius R_2 on |x.w|, by the Cauchy-Schwarz inequality."""
+        """Return ``radius * R_2``, a bound on |x.w| by the Cauchy-Schwarz inequality.
+
+        R_2 is the bound on the norm of a record, or norm2(``columns``) if that is
+        smaller.
+        """
         return self.radius * min(norm, float(norm2(columns)))
 
 
@@ -180,7 +184,7 @@ class L1Ball(base.Ball):
     def vertex_products(self, g: Array) -> Array:
         """Return <v, g> for the vertices v, shape (..., 2 p).
 
-        They are radius e_1 .. radius e_p, then -radius e_1 .. -radius e_p.
+        The vertices are radius e_1 .. radius e_p, then -radius e_1 .. -radius e_p.
         """
         return self.radius * np.concatenate([g, -g], axis=-1)
 
@@ -189,10 +193,10 @@ class L1Ball(base.Ball):
         return index % p, np.where(index < p, self.radius, -self.radius)
 
     def largest_margin(self, columns: Array, norm: float) -> float:
-        """Return the bound radius max_j R_j on |x.w|, by Hoelder's inequality.
+        """Return ``radius * max_j R_j``, a bound on |x.w| by Hoelder's inequality.
 
-        No entry of a record exceeds the norm of the record, so radius R_2 is a bound,
-        too, and the smaller bound is returned.
+        R_j is the bound on |x_j|. No entry of a record exceeds the bound R_2 on its
+        norm, so ``radius * R_2`` is a bound, too, and the smaller bound is returned.
         """
         return self.radius * min(norm, float(columns.max()))
 
@@ -207,7 +211,7 @@ class Simplex(base.Ball):
     def project(self, w: Array) -> Array:
         """Return the nearest points of the simplex, shape (..., p).
 
-        They are max(w - theta, 0), with theta such that the sum is the radius.
+        These points are max(w - theta, 0), with theta such that the sum is the radius.
         """
         return base.project_on_kernel(self.kernel, w)
 
@@ -228,7 +232,7 @@ class Simplex(base.Ball):
         return p
 
     def vertex_products(self, g: Array) -> Array:
-        """Return <v, g> for the vertices v = radius e_1 .. radius e_p, (..., p)."""
+        """Return <v, g> for the vertices v = radius e_j, shape (..., p)."""
         return self.radius * g
 
     def vertex_entries(self, index: Indices, p: int) -> tuple[Indices, Array]:
@@ -236,16 +240,16 @@ class Simplex(base.Ball):
         return index, np.full(index.shape, float(self.radius))
 
     def largest_margin(self, columns: Array, norm: float) -> float:
-        """Return the bound radius max_j R_j on |x.w|.
+        """Return ``radius * max_j R_j``, a bound on |x.w|, where R_j bounds |x_j|.
 
         x.w lies between the smallest and the largest entry of x, times the radius. No
-        entry exceeds the norm of the record, so radius R_2 is a bound, too, and the
-        smaller bound is returned.
+        entry exceeds the bound R_2 on the norm of the record, so ``radius * R_2`` is a
+        bound, too, and the smaller bound is returned.
         """
         return self.radius * min(norm, float(columns.max()))
 
 
-HELP = "a list of points, or the path of a .csv or .npy file of its rows"
+HELP = "a list of points, or the path of a .csv or .npy file with a point in each row"
 # Passes of the active-set method, per vertex.
 MOST_PASSES = 30
 LONGEST = 60
@@ -286,7 +290,7 @@ class Polytope(Constraint):
 
     @functools.cached_property
     def points(self) -> Array:
-        """Return the vertices, (m, p)."""
+        """Return the vertices, shape (m, p)."""
         return np.array(self.vertices)
 
     @functools.cached_property
@@ -314,7 +318,7 @@ class Polytope(Constraint):
         return nearest.reshape(w.shape)
 
     def _nearest_point(self, w: Array) -> Array:
-        """Return the point of the hull that is nearest to one point w, (p,).
+        """Return the point of the hull that is nearest to one point w, shape (p,).
 
         Let D be the largest difference of <v, x> and <v', x> over points x, v, v' of
         the hull. A vertex v has no weight in the nearest point if <v, w> is more than D
@@ -360,7 +364,7 @@ class Polytope(Constraint):
         return largest_products(self.points, bounds)
 
     def vertex_points(self, index: Indices, p: int) -> Array:
-        """Return the points by their index, (B, p)."""
+        """Return the points by their index, shape (B, p)."""
         return np.asarray(self.points[index])
 
     def largest_margin(self, columns: Array, norm: float) -> float:
@@ -375,7 +379,9 @@ class Polytope(Constraint):
 
 
 def hull_weights(points: Array) -> Array:
-    """Return weights a >= 0 with sum 1 for which a @ points is nearest to zero, (m,).
+    """Return weights a >= 0 with sum 1 for which a @ points is nearest to zero.
+
+    The result has the shape (m,).
 
     The u >= 0 that minimises norm2(u @ points)^2 + (sum u - 1)^2 is a multiple of a.
     For u = s a with sum a = 1 this is s^2 norm2(a @ points)^2 + (s - 1)^2, and the best
@@ -398,7 +404,7 @@ def hull_weights(points: Array) -> Array:
 
 
 def _vertex_matrix(vertices: Any) -> Array:
-    """Return the vertices, (m, p), from a list or from a file."""
+    """Return the vertices, shape (m, p), from a list or from a file."""
     is_path = isinstance(vertices, str | Path)
     listed = (
         load_numbers(Path(vertices), "constraint.vertices") if is_path else vertices

@@ -164,7 +164,11 @@ def no_iterations_return_the_start(candidate: Candidate) -> None:
             raise NotApplicable(f"it makes at least {least} iterations")
         ends = run.iterates()
         times = {release.name: release.times for release in run.releases}
-        require(not any(times.values()), f"{title} declares {times} for no iterations")
+        require(
+            not any(times.values()),
+            f"{title} declares {times} for no iterations; declare min(1, self.n_iter) "
+            "uses, or name no_iterations_return_the_start in `exempt` with a reason",
+        )
         require(len(ends) == 1, f"{title} yields {len(ends)} iterates for no iteration")
         still = np.array_equal(ends[0], on.problem.start(len(ends[0])))
         require(still, f"{title} does not start at zero")

@@ -1,8 +1,9 @@
 """Objects that `check` passes to a solver in place of the real ones.
 
-Their answers are private values, unless the attribute is public. `PUBLIC` lists the
-public attributes. It is the trusted base of the check. A test checks that each public
-attribute exists and is equal on neighbouring and on unrelated datasets.
+The answers of these objects are private values, unless the attribute is public.
+`PUBLIC` lists the public attributes. It is the trusted base of the check. A test checks
+that each public attribute exists and is equal on neighbouring and on unrelated
+datasets.
 """
 
 from __future__ import annotations
@@ -256,7 +257,7 @@ class GuardedMechanisms(dict[str, Any]):
 def _guard_part(function: Any) -> Any:
     """Return one function of a nested release, called with guarded arguments.
 
-    Its result must be public.
+    The result of the function must be public.
     """
     plain = getattr(function, "__func__", function)
 
@@ -287,7 +288,7 @@ def call_privately(function: Any, *args: Any, instead: Any, **keys: Any) -> Any:
     function : callable
         The function to call.
     *args, **keys
-        Its arguments, which may be private.
+        Arguments of the function, which may be private.
     instead : object
         The result if the function raises an error.
     """

@@ -94,9 +94,11 @@ def columns_of_zeros_are_harmless(candidate: Candidate) -> None:
     ):
         bounded = clip is not None or np.isfinite(on.problem.lipschitz)
         moved = on._replace(problem=on.problem.with_smoothness(smoothness))
-        run = moved.run({"clip": clip}, z=100.0 if bounded else 0.0, ahead=ahead)
+        z = 100.0 if bounded else 0.0
+        run = moved.run({"clip": clip}, z=z, ahead=ahead)
         last = run.iterates()[-1]
-        require(np.isfinite(last).all(), f"{on.title} is not finite")
+        how = f"clip={clip}, smoothness={smoothness}, noise multiplier {z:g}"
+        require(np.isfinite(last).all(), f"{on.title} is not finite with {how}")
         if not noise_on_vectors(run.releases):
             require(last[0, 2] == 0.0, f"{on.title} moves along a column of zeros")
             require(last.any(), f"{on.title} does not move at all")
@@ -125,7 +127,11 @@ def nothing_to_learn_moves_nothing(candidate: Candidate) -> None:
     moved = np.any(run.iterates())
     if moved and any(one.selects or is_foreign(one) for one in run.releases):
         raise NotApplicable("of zeros it is told another answer than 0, without noise")
-    require(not moved, f"{candidate.name} moves on a problem of zeros")
+    require(
+        not moved,
+        f"{candidate.name} moves on a problem of zeros, where all constants are 0; "
+        "divide by a constant with `inverse`",
+    )
 
 
 def served_within_the_budget_or_refused(candidate: Candidate) -> None:

@@ -73,7 +73,7 @@ MULTIPLIERS = (0.7, 2.5)
 KNOWN_AT = (0.3, 0.7, 2.3, 9.7)
 """Noise multipliers at which the distribution of the noise is tested.
 
-They are chosen so that the shift between the two sides falls on no lattice.
+The multipliers are chosen so that the shift between the two sides falls on no lattice.
 """
 ORDERS, COMMON = np.array([1.2, 1.5, 2.0, 4.0]), 0.9
 """Orders of a Renyi curve, and the share of the answers whose ratios count in full.
@@ -322,7 +322,7 @@ class ValuePair:
     Attributes
     ----------
     words : str
-        How the values differ.
+        A description of how the values differ.
     first, second : array of shape (k,)
         The values.
     other : tuple, optional
@@ -380,7 +380,7 @@ def require_law_holds(call: Call, many: int) -> None:
 
 
 def _reason_not_measured(release: Release) -> str:
-    """Return why a release cannot be measured; empty if it can."""
+    """Return the reason why a release cannot be measured; empty if it can."""
     if issubclass(release.mechanism, NestedMechanism):
         return "makes other mechanisms"
     if issubclass(release.mechanism, SingleUseMechanism):

@@ -3,8 +3,8 @@
 Everything computed from a private value is private. This holds for operators, for numpy
 and scipy, and for compiled kernels. An operation that would publish a private value
 raises a `Leak`, which names the line of code. Such an operation uses the value as a
-condition, a plain number, a count, a key or a text, or writes it to a file or a public
-array.
+condition, a plain number, a count, a key or a string, or writes it to a file or a
+public array.
 
 An array that a solver makes is public until a private value is written to it or to a
 view of it. An array and its views share one `ArrayState`. Types and dtypes are public.
@@ -96,7 +96,7 @@ class CodeLine(NamedTuple):
     callers: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        """Return the line, its expression and its callers in words."""
+        """Return a string with the line of code, its expression and its callers."""
         calls = "".join(f", called in line {line}" for line in self.callers)
         return f"line {self.line}, `{self.text}`{calls}"
 
@@ -166,7 +166,7 @@ class ArrayState:
     published: str = ""
 
     def write(self, value: Any) -> None:
-        """Note that a private value is written; raise `Leak` if it must not be."""
+        """Record that a private value is written; raise `Leak` if it must not be."""
         if self.published:
             raise Leak(f"a private value is written to {self.published}", value)
         self.is_public = False
@@ -238,14 +238,15 @@ class Private(StandIn, NDArrayOperatorsMixin):
     raw : object
         The value.
     hidden : iterable of int
-        Lengths in its shape that are private.
+        Lengths in the shape of the value that are private.
     state : ArrayState, optional
-        The state of the array of which it is a view; by default the value is private.
+        The state of the array of which the value is a view; by default the value is
+        private.
     source : object, optional
-        A private value from which it was computed.
+        A private value from which the value was computed.
     is_noise : bool
-        Whether it is noise that a mechanism hands out before compiled steps. A value
-        computed from such noise is noise, too.
+        Whether the value is noise that a mechanism hands out before compiled steps. A
+        value computed from such noise is noise, too.
     """
 
     __slots__ = ("_before", "_hidden", "_is_noise", "_origin", "_raw", "_state")
@@ -429,7 +430,7 @@ def name_of(function: Any) -> str:
 
 
 def _write_private(target: Any, value: Any) -> None:
-    """Note that a private value was written to an array."""
+    """Record that a private value was written to an array."""
     if type(target) is not Private:
         raise Leak("a private value is written to a public array", value)
     target._state.write(value)
@@ -659,7 +660,7 @@ def call_with_raw(
     function : callable
         The function to call.
     *args, **keys
-        Its arguments, which may be private.
+        Arguments of the function, which may be private.
     forced : bool
         Whether the result is private regardless of the arguments.
     about : object

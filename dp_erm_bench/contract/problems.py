@@ -231,9 +231,9 @@ class RecordChange:
     record : int
         Row of the changed record.
     other : array of shape (p,)
-        Its features on D'.
+        Features of the changed record on D'.
     label : float
-        Its label on D'.
+        Label of the changed record on D'.
     sparse : bool
         Whether X is stored as a sparse matrix.
     bounded : bool

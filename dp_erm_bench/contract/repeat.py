@@ -33,9 +33,9 @@ CLIPS = {"a": 0.5, "b": 1.0, "c": 2.0, "d": 0.7, "e": 1.3}
 MANY = 64
 NEWS, ALONE = 200, 60
 FAR_OFF = 5.0
-"""Number of standard deviations from the mean at which the trial count fails.
+"""Number of standard deviations from the mean at which a count of trials fails.
 
-The count is like a number of heads among fair coins if the solver is sound.
+If the solver is sound, the count has the law of a number of heads of fair coins.
 """
 BESIDE = [(1, 0), (0, 1), (4, 2)]
 """Numbers of worse runs that are placed before and after the best run."""
@@ -156,10 +156,13 @@ def public_draws_belong_to_the_trial(candidate: Candidate) -> None:
 
 
 def noise_is_news_to_the_solver(candidate: Candidate) -> None:
-    """Check that a trial's own noise moves it as far as another trial's noise does.
+    """Check that a solver does not know the noise of its own trial.
 
-    The public random schedule of a trial may use its identity, which also seeds the
-    noise. A solver that draws the noise a second time could subtract it.
+    In about half of the trials, the trial's own noise must move the last iterate less
+    than the noise of another trial does.
+
+    The public random schedule of a trial may use the identity of the trial, which also
+    seeds the noise. So a solver could draw the same noise there, and subtract it.
     """
     batchable = candidate.solver.batchable
     names = [f"news {k}" for k in range(NEWS if batchable else ALONE)]
@@ -262,8 +265,9 @@ def _is_secret(
 def _published_bytes(run: Run, before: int, after: int) -> bytes:
     """Return the bytes that a run publishes if worse repetitions surround the best one.
 
-    They contain the iterates bit for bit, the length and the passes of the run, and the
-    scores of the best repetition. They are empty if the run repeats nothing.
+    The bytes contain the iterates bit for bit, the length and the passes of the run,
+    and the scores of the best repetition. The result is empty if the run repeats
+    nothing.
     """
     repeated = [
         one

@@ -65,7 +65,7 @@ class ReplayResult:
     Attributes
     ----------
     case : Case
-        The case.
+        The case that was replayed.
     violations : list of str
         Sentences about data that bypass the mechanisms, or move a query by more than
         its sensitivity.
@@ -76,9 +76,9 @@ class ReplayResult:
     read : list of str
         Sentences about records that are read more often than charged.
     ratios : dict
-        The largest change of each release / its declared sensitivity.
+        The largest change of each release, divided by its declared sensitivity.
     refusal : str
-        The reason why nothing was run; empty if something was.
+        The reason why the case was not run; empty if it was run.
     """
 
     case: Case
@@ -454,7 +454,7 @@ def _loud_case(
 def _long_cases(candidate: Candidate) -> Iterator[Case]:
     """Yield long runs on records at the bounds.
 
-    They have the default parameters, or one value parameter increased.
+    The runs have the default parameters, or one value parameter increased.
     """
     yield from cases_at_corners(candidate, LONGER)
     usual = dict(params_of(candidate.build()))

@@ -1,9 +1,10 @@
 """Load the modules of a solver a second time, with their conditions under observation.
 
-Each condition is passed to `Conditions.decide`, which notes its value or forces it.
-Each block notes that it was entered. Kernels run as Python code instead of machine
-code, so that their blocks are noted, too. Their results are private, whatever their
-conditions depend on.
+Each condition is passed to `Conditions.decide`, which records its value or forces
+another value. A block is a list of statements, such as the body of a function or of a
+loop. Each block records that it was entered. Kernels run as Python code instead of
+machine code, so that their blocks are recorded, too. The results of a kernel are
+private, whatever its conditions depend on.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ TURNS = 12
 UNASKED = frozenset({"limits", "step_work", "printed_constant", "printed_form"})
 """Methods of solvers that need not be covered, because they publish nothing.
 
-They declare cost, accuracy or names.
+These methods declare cost, accuracy or names.
 """
 
 
@@ -49,30 +50,31 @@ class SourcePoint:
     Attributes
     ----------
     line : int
-        Its line in the file.
+        Number of the line in the file.
     text : str
-        Its source; for a block, the source of its first statement.
+        Source code of the condition, or of the first statement of the block.
     scope : tuple of str
-        The classes and functions around it.
+        Names of the classes and functions that contain the point.
     parent : SourcePoint or None
-        The block around it.
+        The block that contains the point; None outside of functions.
     function : str
-        The name of the function whose body it is; empty for other blocks.
+        Name of the function whose body the block is; empty for other points.
     is_asked : bool
         Whether `check` requires that the block is entered, or that the condition is
         both true and false.
     names : set of str
-        The names that a function mentions.
+        For the body of a function, the names that occur in the function.
     entered : bool
-        Whether a block was entered.
+        Whether the block was entered.
     came : set of bool
-        The values of a condition so far.
+        The values that the condition has had so far.
     met_by : object
-        The run in which a condition was first evaluated.
+        The run in which the condition was first evaluated.
     reason : str
-        The reason for which the solver declares it ``exempt``; empty if it does not.
+        The reason that the solver's ``exempt`` gives for leaving out the point; empty
+        if it gives none.
     wanted : str
-        What is missing, in words; empty for the usual sentence.
+        The end of `sentence`, which says what is missing; empty for the usual end.
     """
 
     line: int
@@ -128,7 +130,7 @@ class Conditions:
         return wanted
 
     def enter(self, number: int) -> None:
-        """Note that the block with this number was entered."""
+        """Record that the block with this number was entered."""
         self.blocks[number].entered = True
 
     def force(self, place: SourcePoint | None, value: bool) -> None:
@@ -155,7 +157,7 @@ class Conditions:
             yield left[0]
 
     def note_unjudged(self, place: SourcePoint, value: bool) -> None:
-        """Note that no run with a forced condition could be judged."""
+        """Record that no run with a forced condition could be judged."""
         place.came.discard(value)
         place.wanted = f"was never {str(value).lower()} in a run that came to its end"
 
@@ -203,9 +205,11 @@ class AsWritten:
     Parameters
     ----------
     plain : dict of str to module
-        The modules as they were loaded before, with the compiled function.
+        The modules by name, as they were loaded before they were rewritten. They
+        contain the compiled function.
     risk : str
-        How it may reveal its arguments, for example by printing; empty if it does not.
+        How the function may reveal its arguments, such as `prints`; empty if it does
+        not reveal them.
     function : function
         The function as written, without its decorator.
     """
@@ -233,7 +237,7 @@ class AsWritten:
 
 
 class _Rewriting(ast.NodeTransformer):
-    """Rewrites the functions of a module so that conditions and blocks are noted."""
+    """Rewrites the functions of a module so that conditions and blocks are recorded."""
 
     def __init__(self, made: Conditions, source: str) -> None:
         self.made, self.source = made, source
@@ -282,7 +286,7 @@ class _Rewriting(ast.NodeTransformer):
     def _note_block(
         self, body: Sequence[Any], function: str = "", names: Any = (), reason: str = ""
     ) -> list[Any]:
-        """Return the statements of a block, with a call that notes its entry."""
+        """Return the statements of a block, with a call that records its entry."""
         if not body:
             return []
         first = 1 if len(body) > 1 and _is_text(body[0]) else 0
@@ -295,7 +299,7 @@ class _Rewriting(ast.NodeTransformer):
         return [*made[:first], mark, *made[first:]]
 
     def _mark(self, block: SourcePoint) -> ast.expr:
-        """Return the call that notes the entry of a block."""
+        """Return the call that records the entry of a block."""
         self.made.blocks.append(block)
         return _call_node(ENTER, len(self.made.blocks) - 1)
 
@@ -348,7 +352,7 @@ class _Rewriting(ast.NodeTransformer):
     # Conditions.
 
     def _ask_condition(self, test: Any, asked: bool = True) -> Any:
-        """Return a condition as an argument of a call that notes or forces it."""
+        """Return a call that records or forces the value of a condition."""
         if self.block is None or isinstance(test, ast.Constant):
             return self.visit(test)
         with self._within(asked=self.asked and asked):
@@ -431,12 +435,12 @@ def _ends_in_raise(body: Sequence[ast.stmt]) -> bool:
 
 
 def without_blanks(text: str) -> str:
-    """Return a source text without spaces and line breaks."""
+    """Return source code without spaces and line breaks."""
     return "".join(text.split())
 
 
 def is_refusal(body: Sequence[ast.stmt]) -> bool:
-    """Return whether statements end in ``raise`` or return a text."""
+    """Return whether statements end in ``raise`` or return a string."""
     match body:
         case [*_, ast.Return(value=ast.JoinedStr() | ast.Constant(value=str()))]:
             return True

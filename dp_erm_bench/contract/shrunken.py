@@ -121,7 +121,7 @@ class _Shrinking(ast.NodeTransformer):
     numbers : collection of str or None
         The numbers to replace, as they are written; None for all.
     small : int
-        Their new value.
+        The value that replaces the numbers.
     """
 
     def __init__(

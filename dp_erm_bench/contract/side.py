@@ -169,7 +169,7 @@ def sample_of_fixed_size(
     rng : Generator
         Source of randomness.
     rate : float
-        Size of the sample / n.
+        Size of the sample divided by n.
     n : int
         Number of records.
     record : int
@@ -252,7 +252,7 @@ class Matched:
     term : array of shape (B, p)
         The linear terms b', which give the same minimisers as on D.
     ratio : float
-        norm2(b' - b) / declared sensitivity.
+        norm2(b' - b) divided by the declared sensitivity.
     complaint : str
         A sentence if the release charges too little curvature, else empty.
     """
@@ -341,26 +341,28 @@ class Account:
     Attributes
     ----------
     refusal : str
-        The reason why nothing was run; empty if something was.
+        The reason why the case was not run; empty if it was run.
     error : str
         The error that was raised; empty if none was.
     declared : list
-        Length, passes, releases with their sensitivities and laws.
+        What the solver declares: the length of the run, the passes at some steps, and
+        the name, sensitivity and law of each release.
     log : Log
-        Queries, answers and iterates.
+        The queries, answers and iterates of the run.
     complaints : list of str
         Violations that this run shows by itself.
     terms : list of array
-        The secret linear terms of objectives that the solver got.
+        The secret linear terms of perturbed objectives, in the order in which the
+        solver got them.
     matched : list of Matched
         The terms that give the same minimisers on D'.
     sampled : dict of str to Release
-        Releases of sums over samples, by name.
+        The releases of sums over secret samples, by name.
     read : dict of str to list of bool
         Whether each trial reads the exchanged record, for each release that reads a
         record only once.
     uncharged : list
-        The values that were published by `uncharged`.
+        The values that the solver published with `uncharged`, for which no budget pays.
     """
 
     refusal: str = ""
@@ -605,9 +607,9 @@ class Side:
 SLACK, STILL, HALF = 1e-7, 1e-7, 0.5
 """Allowed rounding in changes, and the largest own term of a sampled record.
 
-The first number is for a change / its sensitivity, and the second for a change that
-must be 0. The last one is the share of a sensitivity that the term may reach under
-replace_one.
+The first number is the rounding allowed in a change divided by its sensitivity. The
+second is the rounding allowed in a change that must be 0. The third is the share of the
+sensitivity that a record's own term may reach under ``replace_one``.
 """
 
 

@@ -70,8 +70,9 @@ class Check:
     Attributes
     ----------
     run : callable
-        Takes a `Candidate`; raises `ContractError` or `NotApplicable`. Its name is the
-        name of the check. The first line of its docstring says what is checked.
+        A function of a `Candidate`, which raises `ContractError` or `NotApplicable`.
+        The name of the function is the name of the check. The first line of its
+        docstring says what is checked.
     exemptable : bool
         Whether a class may declare that the check has no meaning for it
         (``Solver.exempt``).

@@ -1,10 +1,10 @@
 """Checks of a solver that gets private values instead of real data.
 
 The modules `private` and `guards` make these values. If a private value would bypass
-the mechanisms, the checks name the line where it does so, for any number of records,
-features or steps. A condition on sizes could hide such a line (``if problem.n >=
-30000``). So each public condition is made true and false in runs on small problems. A
-block that no run entered is reported.
+the mechanisms, the checks name the line of code where it does so, for any number of
+records, features or steps. A condition on sizes could hide such a line (``if problem.n
+>= 30000``). So each public condition is made true and false in runs on small problems.
+A block that no run entered is reported.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from dp_erm_bench.solvers.base import Solver
 from dp_erm_bench.solvers.private import UnchargedUses, publish_by_declaration
 
 SMALL = ("outlier", "sparse", "wide", "one column", "no bounds")
-"""Families of neighbours; each family's problem on D is used in a run."""
+"""Families of neighbouring datasets D and D'; a run uses the problem on D."""
 STEPS = 4
 SIZES = (
     name_of_size("outlier", 66, 40),
@@ -110,9 +110,9 @@ class Findings:
 
 
 def private_values_stay_private(candidate: Candidate) -> None:
-    """Check that conditions, texts, lengths and iterates depend on no private value.
+    """Check that conditions, strings, lengths and iterates depend on no private value.
 
-    They may depend on records through the answers of mechanisms only.
+    All of these may depend on records through the answers of mechanisms only.
     """
     found = findings_of(candidate)
     require(not found.leaks, "; ".join([*found.leaks][:3]))
@@ -363,7 +363,7 @@ def _at_their_ends(candidate: Candidate, variant: Any) -> Iterator[TypedCase]:
 def served_cases(
     candidate: Candidate, solver: Solver, family: str, adjacency: Adjacency
 ) -> Iterator[TypedCase]:
-    """Yield cases of a solver on the problems of a family that it supports.
+    """Yield a case for each problem of a family that the solver supports.
 
     Parameters
     ----------
@@ -372,7 +372,7 @@ def served_cases(
     solver : Solver
         The solver that is run.
     family : str
-        Family of the neighbours; the problem on D is taken.
+        Name of a family of neighbouring datasets D and D'. Only problems on D are used.
     adjacency : Adjacency
         The relation between neighbouring datasets.
     """

@@ -30,7 +30,7 @@ MISSING = frozenset(
     + ["\\n", ".", "..", "?", "??", "*", "-", "--", "---", "\u2013", "\u2014"]
     + ["#div/0!", "#ref!", "#value!", "#name?", "#num!", "#null!", "#spill!", "#calc!"]
 )
-"""Texts of cells that mean a missing value, unless one is declared as a word.
+"""Strings that mean a missing value in a cell, unless one is declared as a word.
 
 Case is ignored, except for None, because `none` is a common category.
 """
@@ -67,13 +67,13 @@ class Bounds:
     Parameters
     ----------
     columns : array of shape (p,)
-        R_j, a bound on the absolute value of feature j.
+        The bounds R_j on the absolute values of the features.
     norm : float
-        R_2, a bound on the euclidean norm of a record's features.
+        The bound R_2 on the euclidean norm of a record's features.
     label : float or None
         A bound on the absolute value of the label; None if none is declared.
     nonzeros : int or None
-        s, a bound on the number of non-zeros of a record; None if none is declared.
+        The bound s on the number of non-zeros of a record; None if none is declared.
     """
 
     columns: Array
@@ -137,7 +137,7 @@ class Ranges:
 class Clipping:
     """Facts on what clipping to declared bounds changed.
 
-    They are computed from the records, so they are not private.
+    These facts are computed from the records, so they are not private.
 
     Parameters
     ----------
@@ -174,17 +174,17 @@ class Dataset:
     Parameters
     ----------
     name : str
-        The name of its yaml.
+        Name of the dataset's yaml file.
     X : array or csc_array of shape (n, p)
-        Features, float64, column-major, read-only. Sparse ones have sorted int32
-        indices, no duplicates and no stored zeros.
+        The features, as a read-only, column-major array of float64. Sparse features
+        have sorted int32 indices, no duplicates and no stored zeros.
     y : array of shape (n,)
         Labels: -1 and +1 for classification, real numbers for regression.
     bounds : Bounds or None
         Declared bounds; None if there are none, or if records were rescaled and not
         clipped.
     content_hash : str
-        SHA-256 of the content, part of every trial's key.
+        SHA-256 of the content, which is part of every trial's key.
     usual : Usual or None
         The objective used when loss and penalty are ``auto``.
     uncharged : tuple of Uncharged
@@ -207,12 +207,12 @@ class Dataset:
     Attributes
     ----------
     loaded : mapping or None
-        The specification from which ``load_dataset`` made it. A copy with other parts
-        (``dataclasses.replace``) has None, because the specification does not describe
-        it.
+        The specification from which ``load_dataset`` made the dataset. A copy with
+        other parts (``dataclasses.replace``) has None, because the specification does
+        not describe it.
     public : bool
-        Whether its records are published, generated, or declared public by the user. It
-        is False for a copy with other parts.
+        Whether the records are published, generated, or declared public by the user.
+        False for a copy with other parts.
     derived : dict
         Values computed from the features; a copy starts without any.
     """
@@ -351,7 +351,7 @@ def check_masks(**given: Any) -> None:
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether a value is missing: None, nan, NaT, NA, or a text like "n/a"."""
+    """Return whether a value is missing: None, nan, NaT, NA, or a string like "n/a"."""
     if isinstance(value, str | bytes):
         text = value.decode(errors="replace") if isinstance(value, bytes) else value
         return not MISSING.isdisjoint((text.strip(), text.strip().casefold()))
@@ -572,8 +572,8 @@ def keep_for_dataset(
     Parameters
     ----------
     data : Dataset
-        Its ``derived`` keeps the last ``most`` values of each ``what``, by key. Nothing
-        is kept if its features or labels can be written to.
+        The dataset, whose ``derived`` keeps the last ``most`` values of each ``what``,
+        by key. Nothing is kept if its features or labels can be written to.
     what : hashable
         The kind of the value, such as the function that computes it.
     key : hashable

@@ -133,7 +133,7 @@ class File:
             return Csv(path, **how).look(content)
 
     def categories(self, onehot: Any = None) -> dict[str, tuple[Any, ...] | None]:
-        """Return the categories of each column, None if they are not declared."""
+        """Return the categories of each column; None if they are not declared."""
         given = Csv(None, onehot=onehot).categories
         return {k: None if c is None else tuple(c) for k, c in given.items()}
 

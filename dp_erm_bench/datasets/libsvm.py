@@ -178,7 +178,7 @@ class Published:
     command: str = ""
 
     def fingerprint(self) -> str | None:
-        """Return a digest of the source, None if the data are not on this machine.
+        """Return a digest of the source; None if the data are not on this machine.
 
         Nothing is downloaded.
 
@@ -492,7 +492,7 @@ class LibsvmSets:
         return TASKS.get(task, task)
 
     def classes(self, set: str | None = None) -> list[float] | None:  # noqa: A002
-        """Return the labels that a mirror lists for a set, None if it lists none.
+        """Return the labels that a mirror lists for a set; None if it lists none.
 
         The manifest has them in its column ``labels``, perhaps with counts:
         ``-1:24;1:7``.
@@ -524,7 +524,7 @@ class LibsvmSets:
 
 
 def _listed_width(name: str, row: Mapping[str, str]) -> int | None:
-    """Return the number of features that a mirror lists, None if it lists none.
+    """Return the number of features that a mirror lists; None if it lists none.
 
     Raises
     ------

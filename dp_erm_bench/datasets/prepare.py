@@ -93,8 +93,8 @@ class DeclaredBounds:
     scale : bool
         Whether columns are mapped to [-1, 1]; ``norm`` is then a bound on the result.
     groups : tuple
-        The column whose category each feature indicates, None for a number. Empty if
-        there are no indicators, or if they are rescaled.
+        For each feature, the column whose category the feature indicates; None for a
+        number. Empty if there are no indicators, or if they are rescaled.
     """
 
     columns: Array
@@ -309,7 +309,7 @@ def _bound_arrays(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
 
 
 def _brief_range(ends: tuple[float, float]) -> str:
-    """Return the text of a range; for a symmetric range, that of its bound."""
+    """Return a range as a string; for a symmetric range, its bound."""
     low, high = ends
     return f"{high:g}" if low == -high else f"[{low:g},{high:g}]"
 
@@ -531,13 +531,13 @@ def _revealing_columns(X: Features, y: Array) -> Array:
 
 
 def _listed_columns(columns: Sequence[str], others: Sequence[str]) -> str:
-    """Return column headings and other names as text, shortened if there are many."""
+    """Return headings and other names as a string, shortened if there are many."""
     every = [*map(quote_heading, columns), *others]
     return ", ".join([*every[:MOST_TOLD], *["..."] * (len(every) > MOST_TOLD)])
 
 
 def _share_in_percent(share: float) -> str:
-    """Return a share in percent as text, which is never rounded to 0 or to 100."""
+    """Return a share in percent as a string, never rounded to 0 or to 100."""
     text = f"{100.0 * share:.3g}"
     return ("less than 100" if text == "100" and share < 1.0 else text) + " %"
 
@@ -978,7 +978,7 @@ class Recipe:
 
     @property
     def words(self) -> list[str]:
-        """Return the declared labels if they are words, else an empty list."""
+        """Return the declared labels if they are strings, else an empty list."""
         given = [*(self.classes or ()), *(self.positive or ())]
         key = "dataset.classes" if self.classes else "dataset.positive"
         return records.distinct_words(given, key) if records.are_words(given) else []

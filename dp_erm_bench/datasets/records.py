@@ -1,4 +1,7 @@
-"""Check raw records, and turn labels into numbers that a loss accepts."""
+"""Check raw records, and turn labels into numbers that a loss accepts.
+
+A *word* is a declared or occurring label or category. Words are strings or numbers.
+"""
 
 import hashlib
 import itertools
@@ -171,10 +174,10 @@ def label_numbers(
 
 
 def _check_kind(name: str, y: NDArray[Any], given: Sequence[Any]) -> None:
-    """Raise UsageError if labels are not numbers or text, or if one is missing.
+    """Raise UsageError if labels are not numbers or strings, or if one is missing.
 
-    If words are declared, dates count as text. So does a word for a missing value, if
-    it is one of the declared words.
+    If words are declared, dates count as strings. So does a word for a missing value,
+    if it is one of the declared words.
     """
     words = set(map(label_spelling, given)) if are_words(given) else set[str]()
     allowed = (str, bytes, *NUMERIC, *[date, np.datetime64] * bool(words))
@@ -218,7 +221,7 @@ def label_signs(name: str, y: Array) -> Array:
 
 
 def _occurring_labels(y: NDArray[Any], given: Sequence[Any]) -> list[Any]:
-    """Return the labels that occur; they are texts or numbers like the given ones."""
+    """Return the labels that occur; they are strings or numbers like the given ones."""
     if y.dtype.kind in base.NUMBERS:
         return list(np.unique(y.astype(np.float64)))
     if are_words(given):
@@ -313,12 +316,12 @@ def are_words(given: Iterable[Any]) -> bool:
 def distinct_words(given: Sequence[Any], key: str) -> list[Any]:
     """Return the distinct labels or categories among the given ones.
 
-    They are texts if at least one is text, else numbers.
+    The result consists of strings if at least one of them is a string, else of numbers.
 
     Raises
     ------
     UsageError
-        If one is neither text nor a number, or is a number so large that it equals
+        If one is neither a string nor a number, or is a number so large that it equals
         others in float64. The message names the ``key`` that gives them.
     """
     text = are_words(given)
@@ -338,8 +341,8 @@ def word_places(cells: NDArray[Any], given: Sequence[Any]) -> NDArray[np.intp]:
     """Return the index of the word that each cell equals, -1 for none, shape (n,).
 
     Each cell is looked up by itself. If the words are numbers, a cell equals the number
-    that it is or spells. If the words are text, a text equals the same text, and an
-    integer equals the word that spells it. A float equals a word if this is the only
+    that it is or spells. If the words are strings, a string equals the same string, and
+    an integer equals the word that spells it. A float equals a word if this is the only
     word with the same value.
     """
     words = are_words(given)
@@ -371,7 +374,7 @@ def word_places(cells: NDArray[Any], given: Sequence[Any]) -> NDArray[np.intp]:
 
 
 def as_number(label: Any) -> float:
-    """Return the number that a label is or spells; nan for other texts."""
+    """Return the number that a label is or spells; nan for other strings."""
     if isinstance(label, bytes):
         label = label.decode(errors="backslashreplace")
     if isinstance(label, str):
@@ -386,7 +389,7 @@ def as_number(label: Any) -> float:
 
 
 def label_spelling(label: Any) -> str:
-    """Return the text of a label: a word itself, a number in full, or a day as a date.
+    """Return a label as a string: a word itself, a number in full, or a date.
 
     Blanks around a word are removed. An accent may be part of its letter or a separate
     character; the result is the same.

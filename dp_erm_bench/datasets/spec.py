@@ -151,7 +151,7 @@ def dataset_spec(name: str, **overrides: Any) -> dict[str, Any]:
 
 
 def default_bounds(name: str, overrides: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the default bounds in a dataset's yaml, None if it has none.
+    """Return the default bounds in a dataset's yaml; None if it has none.
 
     There may be different bounds for raw and for standardised columns. The yaml states
     the bounds and a reason for them, ``why``. If no true bound is known, the default
@@ -229,7 +229,7 @@ def _with_bounds_in_place(name: str, overrides: dict[str, Any]) -> dict[str, Any
 
 
 def _spell_dates(given: Any) -> Any:
-    """Return labels or categories with dates as text, because JSON has no dates."""
+    """Return labels or categories with dates as strings, because JSON has no dates."""
     if isinstance(given, Mapping):
         return {name: _spell_dates(one) for name, one in given.items()}
     if isinstance(given, list | tuple):

@@ -371,7 +371,10 @@ class MedianLaw:
         return np.asarray((t + change) @ weights)
 
     def draw(self, rng: np.random.Generator, n: int) -> tuple[Array, Array]:
-        """Return the features, (n, p), and the labels, (n,), of n fresh records."""
+        """Return the features and the labels of n fresh records.
+
+        Their shapes are (n, p) and (n,).
+        """
         X = _on_sphere(rng, n, self.w.size)
         return X, X @ self.w + self.noise * rng.laplace(size=n)
 

@@ -1,7 +1,8 @@
 """Read a csv as records, and find its separator, its columns and wrong cells.
 
-Each cell is read by itself. The kind of a column is declared, never inferred from its
-other cells. So a replaced record changes only its own row.
+A *word* is a label or category that is not a number. Each cell is read by itself. The
+kind of a column is declared, never inferred from its other cells. So a replaced record
+changes only its own row.
 """
 
 import contextlib
@@ -158,8 +159,8 @@ class Csv:
         ``onehot`` without declared categories is taken as numbers if all its cells are
         numbers. This is read from the records.
     words : sequence
-        Declared words of the label's column, which is then read as text; empty if the
-        labels are numbers.
+        Declared labels that are words; the label's column is then read as strings.
+        Empty if the labels are numbers.
     drop : sequence of str or None
         Columns that are left out, by heading, or by position if there is no header.
     labelled : bool
@@ -196,7 +197,7 @@ class Csv:
 
     @cached_property
     def categories(self) -> dict[str, list[Any] | None]:
-        """Return the declared categories of each column, None if none are declared.
+        """Return the declared categories of each column; None if none are declared.
 
         Raises
         ------
@@ -375,7 +376,8 @@ class Csv:
     def _names_columns(self, cells: list[str]) -> bool:
         """Return whether the cells of a first row name the columns.
 
-        They do if there are words and no number, or if one cell is a declared name.
+        The row names the columns if it has words and no number, or if one cell is a
+        declared name.
 
         Raises
         ------
@@ -538,7 +540,7 @@ class Csv:
         The numbers of the row may be equal steps apart (0,1,2, years). They may be
         whole while no number below them is, or be far beyond all numbers below them. Or
         none of the row's words occurs below it, such as `target` above yes and no. If
-        there is no reason, the text is empty.
+        there is no reason, the string is empty.
         """
         first, rest = table.iloc[0], table.iloc[1:]
         texts = [name for name in layout.kept if table[name].dtype.kind != "f"]
@@ -747,14 +749,14 @@ class Layout:
     cells : list of str
         The first row.
     named, nameless : bool
-        Whether the first row names the columns; whether the first column has no name in
-        it and is not declared by an option.
+        Whether the first row names the columns, and whether the first column has no
+        name there and is not declared by an option.
     names, kept : list
         All columns, and the columns that are used.
     label : object
-        The label's column, None without labels.
+        The label's column; None without labels.
     texts : list
-        The columns of text.
+        The columns that are read as strings.
     """
 
     how: dict[str, Any]
@@ -826,7 +828,7 @@ class Look:
 
 
 def read_column(texts: "pd.Series[Any]") -> Seen:
-    """Return a summary of a column, whose cells are texts."""
+    """Return a summary of a column, whose cells are strings."""
     cells = texts.map(label_spelling)
     filled = cells[~cells.map(is_missing)]
     values = filled.map(as_number)
@@ -909,7 +911,7 @@ def number_spellings(words: "pd.Series[str]", numbers: int) -> list[str]:
 
 
 def plain_text(content: bytes) -> bytes:
-    """Return a text without invisible characters, with accents as parts of letters."""
+    """Return a string without invisible characters, with accents in their letters."""
     if content.isascii():
         return content
     text = ZERO_WIDTH.sub("", content.decode())
@@ -928,7 +930,7 @@ def indicator_columns(
     column : Series of shape (n,)
         Texts or numbers.
     chosen : sequence
-        The distinct categories of the column, all texts or all numbers.
+        The distinct categories of the column, all strings or all numbers.
 
     Raises
     ------
@@ -959,9 +961,9 @@ def indicator_columns(
 
 
 def _column_as_numbers(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Return a column of texts as the numbers that they spell; true is 1, false is 0.
+    """Return a column of strings as the numbers they spell; true is 1, false is 0.
 
-    If the column also contains other text, the text is kept, and the type is object.
+    If the column also contains other strings, they are kept, and the type is object.
     """
     import pandas as pd
 
@@ -978,14 +980,14 @@ def _column_as_numbers(column: "pd.Series[Any]") -> "pd.Series[Any]":
 
 
 def _guess_numbers(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Return a column of texts as numbers if float64 represents all of them exactly."""
+    """Return a column of strings as numbers if float64 represents them exactly."""
     numbers = column.map(lambda one: np.nan if one in BOOLEANS else as_number(one))
     apart = numbers.notna().all() and bool((numbers.abs() < EXACT).all())
     return numbers if apart else column
 
 
 def _fault_of_cell(cell: Any, is_other: bool, words: set[str], is_text: bool) -> str:
-    """Return what is wrong with a cell (one of `WRONG`), or an empty text."""
+    """Return what is wrong with a cell (one of `WRONG`), or an empty string."""
     if is_missing(cell) and label_spelling(cell) not in words:
         return "has no value"
     if is_other:

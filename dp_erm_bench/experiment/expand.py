@@ -1,4 +1,8 @@
-"""Expand blocks into lines: the product of all axes that are not tuned."""
+"""Expand blocks into lines: the product of all axes that are not tuned.
+
+A *block* is a section of an experiment's yaml file. A *line* is a set of trials with
+one label in a figure.
+"""
 
 import dataclasses
 import inspect
@@ -179,11 +183,12 @@ def _needs_bounds(
 ) -> bool:
     """Return whether an algorithm needs declared bounds on a problem.
 
-    It does if it refuses the problem at every clipping threshold. A refusal at one
-    budget is enough, since all trials of a sweep use the same records. The reason of a
-    refusal is not examined. If default bounds do not help, the algorithm refuses the
-    problem with these bounds, too. With noise and without a threshold (`clip=null`),
-    every algorithm needs bounds, even a user's solver. `auto` always needs them.
+    It needs them if it refuses the problem at every clipping threshold. A refusal at
+    one budget is enough, since all trials of a sweep use the same records. The reason
+    of a refusal is not examined. If default bounds do not help, the algorithm refuses
+    the problem with these bounds, too. With noise and without a threshold
+    (`clip=null`), every algorithm needs bounds, even a user's solver. `auto` always
+    needs them.
     """
     if algorithm == AUTO:
         return True

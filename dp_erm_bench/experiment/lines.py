@@ -1,14 +1,15 @@
 """Define lines, settings and trials: what each of them computes, its key and its work.
 
-A block becomes lines. A line becomes settings, one per point of its axes. A setting
-becomes trials, one per seed. Most lines consist of fits: one algorithm on one problem
-with one budget. A block with the key `task` names a task of conf/task instead. The
-trials of a task are planned, run, recorded and resumed like all other trials. Their
-results are stored as facts in their records.
+A *block* is a section of an experiment's yaml file, and becomes lines. A *line* is a
+set of trials with one label in a figure. It becomes *settings*, one per point of its
+axes. A setting becomes trials, one per seed. Most lines consist of fits: one algorithm
+on one problem with one budget. A block with the key `task` names a task of conf/task
+instead. The trials of a task are planned, run, recorded and resumed like all other
+trials. Their results are stored as facts in their records.
 
 A trial's key is a digest of its specification and of the code that computes it. A
 record must not be reused after that code has changed. It must stay valid if something
-else changes: a text, the place of a file, or code that the trial does not use. There
+else changes: a comment, the place of a file, or code that the trial does not use. There
 may be 10^5 points. So each value of an axis is checked and written as JSON only once,
 and the digest of a point is computed from these pieces.
 
@@ -18,7 +19,7 @@ once by `python -m benchmarks rates`. The work of a trial that the solver refuse
 
 In a search, a number lies on a lattice of powers, in the unit of its axis. Searches
 thus try few distinct values, whose trials run together. Values outside any lattice
-(words, zero) are taken from the axis only.
+(strings, zero) are taken from the axis only.
 """
 
 from __future__ import annotations
@@ -368,7 +369,8 @@ class Line:
     measured : bool
         Whether a value was given in a unit that is computed from the data.
     algorithm : str
-        Name of the algorithm, or the pin of a solver's file; empty for a task.
+        Name of the algorithm, or the pin (path and digest) of a solver's file; empty
+        for a task.
     """
 
     panel: str = ""
@@ -380,7 +382,7 @@ class Line:
 
     @property
     def rule(self) -> str:
-        """Return the rule that gave parameters, with their names, or an empty text."""
+        """Return the rule that gave parameters, with their names; empty if none did."""
         return ""
 
     @property
@@ -395,7 +397,7 @@ class Line:
 
     @property
     def uncharged_reading(self) -> tuple[str, ...]:
-        """Return uses of the data that its reader makes outside the budget."""
+        """Return uses of the data, made on reading them, for which no budget pays."""
         return ()
 
     @property
@@ -462,7 +464,8 @@ class Setting:
     base : mapping
         The trial's spec without `seed`, `n_checkpoints` and the open parameters.
     names, point : tuple
-        The open parameters, and their values in a form for JSON.
+        Names of the open parameters (those with several values), and the values of this
+        setting in a form for JSON.
     digest : str
         Digest of all that determines the numbers, except the seed.
     batch_key : BatchKey
@@ -529,7 +532,8 @@ class Trial:
     seed, n_checkpoints : int
         The seed, and the number of rows of the trajectory.
     key : str
-        Digest of identity, checkpoints and code; names the record in the store.
+        Digest of identity, number of checkpoints and code. The store finds the record
+        by this key.
     phase : {"sweep", "tune", "report"}
         Purpose of the trial in its line. Parameters of a report trial were chosen by
         other trials.
@@ -595,14 +599,14 @@ class Trial:
 
 
 def sha256_of(text: str) -> str:
-    """Return the SHA-256 of a text in hexadecimal digits."""
+    """Return the SHA-256 of a string in hexadecimal digits."""
     return sha256(text.encode()).hexdigest()
 
 
 LONGEST = 16
 """Largest length of a run without a declared limit.
 
-It is in multiples of the longest run in the grid.
+The length is in multiples of the longest run in the grid.
 """
 
 SHAPE_RATIO, VALUE_RATIO = 2.0**0.5, 2.0**0.25
@@ -831,7 +835,7 @@ class FitLine(Line):
     algorithm : str
         Name of the algorithm, or the pin of a solver's file.
     problem : Problem
-        Dataset and objective.
+        The dataset and the objective.
     params : mapping
         Fixed parameters, typed by `normalise_parameter`; `auto` is replaced by the
         number that its rule gives.
@@ -886,7 +890,7 @@ class FitLine(Line):
 
     @property
     def rule(self) -> str:
-        """Return the rule that gave parameters, with their names, or an empty text."""
+        """Return the rule that gave parameters, with their names; empty if none did."""
         return self._rule
 
     @cached_property
@@ -903,7 +907,7 @@ class FitLine(Line):
 
     @cached_property
     def uncharged_reading(self) -> tuple[str, ...]:
-        """Return uses of the data that its reader makes outside the budget."""
+        """Return uses of the data, made on reading them, for which no budget pays."""
         return tuple(use.value for use in self.problem.uncharged(False) if use in READ)
 
     @cached_property
@@ -1079,9 +1083,10 @@ class StudyTask(ABC):
 
     @abstractmethod
     def specs(self, block: Block) -> Iterator[tuple[Spec, str]]:
-        """Yield the specs of a block's settings, each with the target of its algorithm.
+        """Yield the specs of a block's settings, each with the class of its algorithm.
 
-        A spec has the same parts as that of a fit, if they have a meaning here.
+        A spec has those parts of the spec of a fit that have a meaning here. The class
+        is given by its dotted name, empty without an algorithm.
         """
 
     @abstractmethod
@@ -1095,7 +1100,15 @@ class StudyTask(ABC):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TaskLine(Line):
-    """The line of a block that runs a task."""
+    """The trials of a block that names a task of conf/task instead of fits.
+
+    Attributes
+    ----------
+    block : Block
+        The block of the experiment.
+    task : StudyTask
+        The task that each trial runs.
+    """
 
     block: Block
     task: StudyTask

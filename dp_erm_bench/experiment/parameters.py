@@ -174,11 +174,12 @@ class Algorithm:
     Attributes
     ----------
     name, target : str
-        The name; the dotted name of the class, or the pin of the file.
+        Name of the algorithm, and the dotted name of its class or the pin (path and
+        digest) of its file.
     preset : mapping
         The parameters in the yaml, without those that are `auto`.
     cls : type
-        The class.
+        The class of the algorithm.
     kinds, hints : mapping
         Kind and type of each parameter. The kind is `shape` (equal within a batch),
         `value` (may differ) or None.

@@ -291,12 +291,18 @@ def field_with_words(default: Any, text: str, *words: str) -> Any:
 class BudgetConfig:
     """Privacy budget of a run; checked by `accounting.budget.Budget`."""
 
-    epsilon: float = field_with_words(1.0, "privacy loss, > 0; inf runs without noise")
+    epsilon: float = field_with_words(
+        1.0, "epsilon of differential privacy, > 0; inf: no noise"
+    )
     delta: Any = field_with_words(
-        "1/n^2", "a number in (0, 1), or a text such as 1/n^2"
+        "1/n^2",
+        "delta of differential privacy: a number in (0, 1), or a formula such as 1/n^2",
     )
     adjacency: str = field_with_words(
-        "replace_one", "which datasets are neighbours", "replace_one", "zero_out"
+        "replace_one",
+        "which datasets are neighbours; replace_one: one record is replaced; zero_out: "
+        "one record contributes 0",
+        *("replace_one", "zero_out"),
     )
 
 
@@ -305,37 +311,50 @@ class EngineConfig:
     """The engine that carries trials to their workers; `conf/runner` sets it."""
 
     engine: str = field_with_words(
-        "local", "engine that runs the trials; runner=NAME sets it", *ENGINES
+        "local", "engine that runs the trials; set it with runner=NAME", *ENGINES
     )
     backend: str = field_with_words(
-        "threading", "with runner=joblib: threading, loky, or joblib's active backend"
+        "threading",
+        "with runner=joblib: threading or loky; in Python, also the active backend of "
+        "joblib",
     )
     cluster: str = field_with_words(
-        "local", "with runner=dask: local, or a dask-jobqueue cluster, such as slurm"
+        "local",
+        "with runner=dask: local, or the name of a dask-jobqueue cluster, such as "
+        "slurm",
     )
     address: str | None = field_with_words(
         None, "with runner=dask: address of the scheduler, such as tcp://host:8786"
     )
     patience: float = field_with_words(
-        60.0, "seconds to wait if there is no scheduler or worker"
+        60.0, "seconds to wait for a scheduler or a worker before the run ends"
     )
     mixed_cpus: bool = field_with_words(
         False, "allow workers with different kinds of CPU"
     )
-    queue: str | None = field_with_words(None, "queue or partition of a cluster's jobs")
+    queue: str | None = field_with_words(
+        None, "queue or partition of the jobs on a cluster"
+    )
     walltime: str | None = field_with_words(
-        None, "time limit of a cluster's job; null: that of its yaml, or 2 h"
+        None,
+        "time limit of a job on a cluster; null: the limit in the yaml file of the "
+        "cluster, or 2 hours",
     )
     memory: str | None = field_with_words(
-        None, "memory of a cluster's job; null: that of its yaml, or 2G"
+        None,
+        "memory of a job on a cluster; null: the memory in the yaml file of the "
+        "cluster, or 2G",
     )
     interface: str | None = field_with_words(
-        None, "network interface between a cluster's nodes, such as ib0"
+        None, "network interface between the nodes of a cluster, such as ib0"
     )
     job_extra_directives: list[str] = field_with_words(
-        [], "further directives of a cluster's jobs"
+        [], "further lines for the head of the job script on a cluster"
     )
-    adapt: bool = field_with_words(True, "replace a cluster's jobs that end")
+    adapt: bool = field_with_words(
+        True,
+        "start a new job of the cluster when a job ends while trials remain",
+    )
 
 
 @dataclass
@@ -343,28 +362,35 @@ class RunnerConfig(EngineConfig):
     """Settings for running trials; only `n_checkpoints` changes a trial's key."""
 
     n_jobs: Any = field_with_words(
-        "auto", "number of worker processes, with one thread each, or auto", "auto"
+        "auto",
+        "number of worker processes, each with one thread; auto: one per CPU core",
+        "auto",
     )
     retry: list[str] = field_with_words(
-        [], "run trials with these recorded statuses again", *FAILED
+        [], "run trials again if their recorded status is in this list", *FAILED
     )
     progress: bool = field_with_words(True, "show the progress on stderr")
     output: bool = field_with_words(False, "show what a solver prints")
     n_checkpoints: int = field_with_words(
-        51, "rows of a run's trajectory, including its start"
+        51, "number of iterates that a run records, including the start"
     )
-    batch_trials: int = field_with_words(32, "largest number of trials in a batch")
+    batch_trials: int = field_with_words(
+        32, "largest number of trials that a worker runs together as a batch"
+    )
     report_trials: int | None = field_with_words(
-        None, "largest batch for the report runs of tuned lines; null: batch_trials"
+        None,
+        "like batch_trials, for the final runs of tuned settings; null: batch_trials",
     )
     batch_work: float = field_with_words(
-        2e8, "largest work of a batch; 1e8 takes about a second"
+        2e8, "largest estimated work of a batch; work of 1e8 takes about a second"
     )
     time_limit: float | None = field_with_words(
-        3600.0, "seconds a trial may take; null: no limit"
+        3600.0, "largest number of seconds that a trial may take; null: no limit"
     )
     worker_memory: Any = field_with_words(
-        "auto", "memory limit of a worker: auto, 500M, 2G or bytes; null: no limit"
+        "auto",
+        "memory limit of a worker, such as 500M or 2G, or in bytes; auto: half of the "
+        "machine's memory, divided by the number of workers; null: no limit",
     )
 
 
@@ -381,18 +407,28 @@ class Frame:
     calibration: str = "certified"
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     runner: RunnerConfig = field(default_factory=RunnerConfig)
-    seed: int = field_with_words(0, "seed of the noise and of random schedules, >= 0")
-    mode: str = field_with_words(
-        "run", "run the trials, or with plan only count them", *MODES
+    seed: int = field_with_words(
+        0, "seed of the noise and of random samples and orders, >= 0"
     )
-    name: str | None = field_with_words(None, "name of the folder under results_dir")
+    mode: str = field_with_words(
+        "run", "run: run the trials; plan: only count the trials", *MODES
+    )
+    name: str | None = field_with_words(
+        None,
+        "name of the results folder in results_dir; null: sweep, tune or the name of "
+        "the experiment",
+    )
     results_dir: str = field_with_words(
         "results", "folder that contains the results folders"
     )
     panel: Any = field_with_words(
-        None, "panels of the experiment to run; the others are left out"
+        None, "panels (parts of a figure) of the experiment to run; null: all panels"
     )
-    profile: str | None = field_with_words(None, "profile of the experiment")
+    profile: str | None = field_with_words(
+        None,
+        "profile (size) of the experiment, such as smoke; null: the profile in its "
+        "yaml file",
+    )
     profiles: dict[str, Any] = field(default_factory=dict)
     blocks: list[Any] = field(default_factory=list)
     figures: Any = None
@@ -466,23 +502,29 @@ class PatternSearch:
     """
 
     trials: int = field_with_words(
-        250, "largest number of trials for a line, including the grid"
+        250,
+        "largest number of tuning trials for one algorithm on one problem at one "
+        "epsilon, including the grid",
     )
     ratio: Mapping[str, float] = field_with_words(
-        {}, "ratio of neighbouring values, per parameter or as `default`"
+        {},
+        "ratio of neighbouring values that the search may try, per parameter or as "
+        "`default`",
     )
     radius: float = field_with_words(
-        2.5, "factor from a value to the neighbours that are tried first"
+        2.5, "factor between a value and its neighbours in the first round"
     )
     race: tuple[int, ...] = field_with_words(
         (2, 4, 8, 16),
-        "numbers of seeds for all settings, the best 5, the best 3 and the finalists",
+        "numbers of seeds for all settings, for the best 5, for the best 3, and for "
+        "the better half of the finalists",
     )
     finalists: int = field_with_words(
-        4, "number of finalists, besides the best setting of the grid"
+        4,
+        "number of settings in the final round, besides the best of the first settings",
     )
     tolerance: float = field_with_words(
-        0.1, "gains of fewer standard deviations (over seeds) are ignored"
+        0.1, "smallest gain that counts, in standard deviations over seeds"
     )
 
     def least(self, points: int) -> int:
@@ -499,32 +541,34 @@ class Tune:
     """The keys of `tune`: how a line's parameters are chosen."""
 
     axes: Mapping[str, Any] = field_with_words(
-        {}, "values per parameter, or a `unit` and `values`"
+        {},
+        "grid values of each parameter: a list, or a mapping with `unit` and `values`",
     )
     seeds: tuple[int, ...] = field_with_words(
-        (), "tuning seeds; a search uses the first of them"
+        (), "seeds of the tuning trials; a search starts with the first of them"
     )
     report: tuple[int, ...] = field_with_words(
-        (), "new seeds for the report runs of the chosen setting"
+        (),
+        "seeds of the final runs of the chosen setting; tune.seeds must not have them",
     )
     aside: tuple[str, ...] = field_with_words(
         (),
-        "axes with only their first value in the grid; other values are tried one at a "
-        "time",
+        "axes that have only their first value in the grid; their other values are "
+        "tried one at a time",
     )
     search: PatternSearch | None = field_with_words(
-        None, "search beyond the grid; null: no search"
+        None, "search beyond the grid; null: try the grid only"
     )
     limits: Mapping[str, Any] = field_with_words(
         {},
-        "lowest and highest value of a parameter in a search, in its axis' unit; with "
-        "`given`, the problem sets them, and a value at such a limit is not open",
+        "lowest and highest value of each parameter in the search, in the unit of its "
+        "axis; with a third entry `given`, the column `open` omits values at a limit",
     )
     quantity: str = field_with_words(
-        "objective", "quantity to optimise at the end of the trials"
+        "objective", "quantity to optimise, measured at the end of a trial"
     )
     splits: int = field_with_words(
-        1, "number of values of dataset.seed on which everything is repeated"
+        1, "number of values of dataset.seed for which tuning and report are repeated"
     )
 
 
@@ -712,34 +756,40 @@ class Block:
     `task` has no objective. A block with `tune` has its seeds in `tune`.
     """
 
-    panel: str = field_with_words("", "panel of the figure that shows the runs")
-    line: str = field_with_words("", "label of the line in this panel")
+    panel: str = field_with_words("", "part of the figure that shows these runs")
+    line: str = field_with_words("", "label of the curve of these runs in the panel")
     dataset: Any = field_with_words(
-        None, "a name, a mapping with `name` and keys, or a list"
+        None, "name of a dataset, a mapping with `name` and other keys, or a list"
     )
-    problem: Any = field_with_words(
-        ERM, "the kind of the problem: erm, or mean, or a list"
-    )
+    problem: Any = field_with_words(ERM, "kind of the problem: erm or mean, or a list")
     loss: Any = field_with_words(
-        "auto", "a name, a mapping, or a list; auto: the dataset's usual loss"
+        "auto", "name of a loss, a mapping, or a list; auto: the dataset's usual loss"
     )
     penalty: Any = field_with_words(
-        "auto", "a name, a mapping, or a list; auto: the dataset's usual penalty"
+        "auto",
+        "name of a penalty, a mapping, or a list; auto: the dataset's usual penalty",
     )
-    constraint: Any = field_with_words("none", "a name, a mapping, or a list")
+    constraint: Any = field_with_words(
+        "none", "name of a constraint, a mapping, or a list"
+    )
     algorithm: Any = field_with_words(
-        None, "a name, a mapping with `name` and parameters, a list"
+        None, "name of an algorithm, a mapping with `name` and parameters, or a list"
     )
-    budget: Mapping[str, Any] = field_with_words({}, "epsilon, delta, adjacency")
+    budget: Mapping[str, Any] = field_with_words(
+        {}, "privacy budget: epsilon, delta and adjacency"
+    )
     calibration: Any = field_with_words(
-        "certified", "how the noise scale is chosen; a word or a list"
+        "certified",
+        "how the noise scale is chosen: certified, paper or authors, or a list",
     )
-    seed: Any = field_with_words(0, "seeds of a sweep, each an integer >= 0")
+    seed: Any = field_with_words(
+        0, "seed of the noise, an integer >= 0, or a list of seeds"
+    )
     tune: Tune | None = field_with_words(
-        None, "how parameters are chosen; null: all are run"
+        None, "how parameters are chosen; null: all given values are run"
     )
     task: Mapping[str, Any] | None = field_with_words(
-        None, "task of a study, which replaces fits"
+        None, "task that is run instead of fits: audit or accounting"
     )
 
 

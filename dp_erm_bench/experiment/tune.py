@@ -1,5 +1,8 @@
 """Tune a line: try a grid, search beyond it, report the choice on fresh seeds.
 
+A *line* consists of the fits of one algorithm on one problem with one budget. A *point*
+has a value for each of the line's open parameters.
+
 This module does not run trials. A tuner returns the trials of its next stage, the
 experiment runs the trials of all tuners together, and the tuner reads the last values.
 
@@ -66,7 +69,7 @@ class Choice:
     values : dict
         The chosen parameters.
     finals : tuple of float
-        Final quantity of the choice on each seed; infinite if a trial diverged.
+        Final value of the choice on each seed; infinite if a trial diverged.
     n_settings : int
         Number of settings tried.
     lead : tuple of float or None
@@ -81,8 +84,8 @@ class Choice:
         more than the scatter over seeds, or before a better setting beyond the values
         tried could run on all seeds.
     starts, tried : tuple of str
-        Names of the starting points of a search besides the grid; keys of the tuning
-        trials.
+        Sources of the starting points of a search besides the grid, and keys of the
+        tuning trials.
     reported : str
         Key of the first trial on report seeds.
     """
@@ -150,7 +153,7 @@ SHORTEST = (1, 2)
 
 Ranked = list[tuple[float, Point]]
 Finals = Mapping[str, Mapping[str, float]]
-"""Last values of trials, by key and quantity, in a form for which lower is better."""
+"""Final values of trials, by key and quantity, in a form for which lower is better."""
 
 Key = tuple[tuple[str, object], ...]
 Points = list[Point]
@@ -185,26 +188,29 @@ class Tuner:
     Parameters
     ----------
     line : FitLine
-        A line with `tune`.
+        The line whose open parameters are tuned.
     n_checkpoints : int
-        Number of rows of a report trial.
+        Number of checkpoints of a report trial.
     finals : mapping
-        Last values of trials, which the experiment adds between stages.
+        Final values of trials by key and quantity. The experiment adds them between
+        stages.
 
     Attributes
     ----------
     smaller : Tuner or None
-        The tuner of the same line at the next smaller epsilon.
+        The tuner of the same line at the next smaller epsilon; None if there is none.
     reports : list of Trial
-        Report trials of the choice.
+        The trials of the choice on the report seeds.
     rungs : dict
-        The highest rung (stage of the race) on which each point was tried.
+        The highest rung on which each point was tried. A rung is a stage of the race,
+        and each rung uses more seeds.
     ranked : list of (float, Point)
-        After the last round, the points that ran on all seeds, best first.
+        Pairs of mean result and point, best first. After the last round, they contain
+        the points that ran on all seeds.
     open : tuple of str
         As in `Choice`.
     starts : dict from str to points
-        Starting points of a search besides its grid, by their source.
+        Starting points of a search besides its grid, by the name of their source.
     """
 
     def __init__(self, line: FitLine, n_checkpoints: int, finals: Finals) -> None:
@@ -919,7 +925,10 @@ class PatternTuner(Tuner):
     def _points_of_round(
         self, before: Point, best: Point, radius: float, wide: int
     ) -> Points | None:
-        """Return the new points of a round; None if trials or finite results lack."""
+        """Return the new points of a round; None if the rounds must end.
+
+        They end if too few trials are left, or if the best point has no finite result.
+        """
         # A point costs about 1.5 times half of the first seeds; good points cost more.
         room = self._trials_left() - RACED
         affordable = int(room / (1.5 * len(self.seeds(HALF))))
@@ -1106,9 +1115,9 @@ def tuners_of(
     lines : iterable of Line
         Lines, of which only those that are tuned are used.
     n_checkpoints : int
-        Number of rows of a report trial.
+        Number of checkpoints of a report trial.
     finals : mapping
-        Last values of trials by key and quantity, which are added between stages.
+        Final values of trials by key and quantity, which are added between stages.
     ask : callable
         Returns the points of a search's rounds, see `Ask`.
     """

@@ -51,7 +51,9 @@ def are_usual(norms: Any) -> Any:
 
 
 def near_one(rows: Array) -> tuple[Array, Any]:
-    """Return rows, (m, p), scaled so that largest entries are near 1, and exponents.
+    """Return rows scaled so that their largest entries are near 1, and the exponents.
+
+    The rows have the shape (m, p).
 
     Row i is multiplied by 2^-k_i, where k_i is its exponent. Only entries that are
     negligible compared with the largest entry are rounded.
@@ -67,7 +69,7 @@ def powers_of(largest: Any) -> Any:
 
 
 def clip_to_norm(w: Array, radius: float) -> Array:
-    """Return vectors, (..., p), scaled down to norm ``radius`` if they are longer."""
+    """Return vectors, scaled down to norm ``radius`` if longer, shape (..., p)."""
     excess = np.maximum(norm2(w, axis=-1) / radius, 1.0)
     moved = w / excess[..., None]
     far = ~(excess <= USUAL[1]) & np.isfinite(w).all(axis=-1)

@@ -176,7 +176,7 @@ def loss_sum(loss: Any, y: Array, z: Array) -> float:
 
 
 def reason_not_compiled(loss: Any) -> str | None:
-    """Return which method of a loss cannot be compiled and why, or None."""
+    """Return the reason why a method of a loss cannot be compiled, or None."""
     one = np.ones(1)
     # Machine code that was kept is loaded here.
     with contextlib.suppress(Exception):

@@ -57,7 +57,7 @@ def products(matrix: Matrix, v: Array, out: Array) -> None:
 
 @kernel
 def _write_columns(v: Array, out: Array) -> None:
-    """Write the vectors of trials, (B, q), into the first columns of ``out``."""
+    """Write the vectors of trials, shape (B, q), into the first columns of ``out``."""
     for b in range(v.shape[0]):
         for j in range(v.shape[1]):
             out[j, b] = v[b, j]

@@ -82,7 +82,7 @@ def project(constraint: tuple[int, float], w: Array) -> None:
 
 @kernel
 def project_all(constraint: tuple[int, float], points: Array) -> None:
-    """Project the rows of points, (B, p), on the constraint, in place."""
+    """Project the rows of points, shape (B, p), on the constraint, in place."""
     for b in range(points.shape[0]):
         project(constraint, points[b])
 

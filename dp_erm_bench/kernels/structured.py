@@ -29,7 +29,8 @@ def group_sweeps(
     parts : array of shape (m,)
         The xi_G one after the other.
     groups : pair of int arrays
-        The coordinates of all groups, (m,), and the start of each group, followed by m.
+        The coordinates of all groups, shape (m,), and the start of each group, followed
+        by m.
     caps : array of shape (number of groups,)
         tau w_G > 0.
     sweeps : int

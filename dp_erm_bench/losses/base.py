@@ -69,9 +69,9 @@ class Loss(ABC):
     pin : str
         Path and content of the file from which the loss was loaded, otherwise empty.
     lipschitz : float
-        G, the supremum of the absolute derivative in z; infinite if unbounded.
+        The supremum G of the absolute derivative in z; infinite if unbounded.
     smoothness : float
-        H, the supremum of the second derivative in z. H is infinite if the loss has a
+        The supremum H of the second derivative in z. H is infinite if the loss has a
         kink, and may be 0.
     convex : bool
         Whether phi(., y) is convex for every label. Certificates of minima, and

@@ -16,7 +16,7 @@ from dp_erm_bench.losses.smooth import Huber, SmoothedHinge
 class RoundedAbsolute(Huber):
     """The absolute loss with a parabola of half-width kappa in place of its kink.
 
-    It exceeds the absolute loss by at most kappa / 2.
+    This loss exceeds the absolute loss by at most kappa / 2.
     """
 
     def value(self, y: Array, z: Array) -> Array:

@@ -110,8 +110,8 @@ class SubmodularNorm(ABC):
     def prox(self, z: Array, step: Array | float) -> Array:
         """Return argmin_u norm2(u - z)^2 / 2 + step Omega(u), shape (..., p).
 
-        ``step`` is a number, or one per row, (..., 1). Rows of z that are not finite
-        give NaN.
+        ``step`` is a number, or one per row, shape (..., 1). Rows of z that are not
+        finite give NaN.
         """
         z = np.asarray(z, dtype=np.float64)
         rows = np.abs(z).reshape(-1, z.shape[-1])
@@ -125,7 +125,7 @@ class SubmodularNorm(ABC):
     def project(self, z: Array, radius: float) -> Array:
         """Return the projection on ``radius`` times |P|(F), shape (..., p).
 
-        It is computed by Moreau's identity.
+        The projection is computed by Moreau's identity.
         """
         return np.asarray(z - self.prox(z, radius))
 
@@ -205,7 +205,7 @@ class SubmodularNorm(ABC):
         return extreme_sets(self.of_masks, p)
 
     def greedy_points(self, p: int) -> Array | None:
-        """Return the extreme points of |P|(F) that are >= 0, (m, p).
+        """Return the extreme points of |P|(F) that are >= 0, shape (m, p).
 
         The result is None if there are more than 10^5 such points, counted with all
         signs, or if p is too large.
@@ -213,14 +213,14 @@ class SubmodularNorm(ABC):
         return greedy_points(self.of_masks, p)
 
     def vertices(self, p: int) -> Array | None:
-        """Return the extreme points of |P|(F), (m, p), see ``greedy_points``."""
+        """Return the extreme points of |P|(F), shape (m, p), see ``greedy_points``."""
         points = self.greedy_points(p)
         return None if points is None else signed_points(points)
 
     def of_masks(self, masks: NDArray[np.bool_]) -> Array:
         """Return F of the sets that masks (m, p) describe, shape (m,).
 
-        It is Omega of their indicators.
+        F of a set is Omega of its indicator.
         """
         return np.asarray(self.value(masks.astype(np.float64)))
 
@@ -228,7 +228,7 @@ class SubmodularNorm(ABC):
 def dinkelbach(
     norm: SubmodularNorm, s: Array
 ) -> tuple[float, NDArray[np.bool_], Array]:
-    """Return max_A |s|(A) / F(A), the maximising A, and the prox there, (p,).
+    """Return max_A |s|(A) / F(A), the maximising A, and the prox there, shape (p,).
 
     For rho below the maximum, the prox of rho Omega at |s| is not 0, and the support of
     the prox has a larger ratio. At the maximum the prox is 0, up to its error.

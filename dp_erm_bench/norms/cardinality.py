@@ -25,7 +25,7 @@ FUNCTIONS: dict[str, Callable[[Array, float], Array]] = {
 PANELS, NODES, BEYOND = 64, 16, 9.0
 """Parameters of the quadrature of a Gaussian width.
 
-They are the number of panels, the number of nodes, and a margin. The margin places the
+These are the number of panels, the number of nodes, and a margin. The margin places the
 end of the quadrature beyond all entries that a draw ever has.
 """
 
@@ -39,7 +39,8 @@ class CardinalityNorm(SubmodularNorm):
     Parameters
     ----------
     function : {'count', 'one', 'sqrt', 'capped', 'log1p'}
-        g(k) = k, min(k, 1), sqrt(k), min(k, cap), log(1 + k).
+        The function g. For these names, g(k) is k, min(k, 1), sqrt(k), min(k, cap) and
+        log(1 + k), respectively.
     cap : float, optional
         A number >= 1, for ``capped`` only.
     """

@@ -31,7 +31,7 @@ def extreme_sets(of_masks: Callable[[Masks], Array], p: int) -> Masks | None:
     Parameters
     ----------
     of_masks : callable
-        Returns F of sets, (m, p) to (m,).
+        Returns the values of F, shape (m,), for masks of shape (m, p).
     p : int
         Number of coordinates.
 
@@ -56,7 +56,7 @@ def extreme_sets(of_masks: Callable[[Masks], Array], p: int) -> Masks | None:
 
 @functools.lru_cache(maxsize=4)
 def all_masks(p: int) -> Masks:
-    """Return all subsets of p coordinates, (2^p, p), in the order of binary numbers."""
+    """Return masks of all subsets of p coordinates, shape (2^p, p), in binary order."""
     masks = ((np.arange(2**p)[:, None] >> np.arange(p)) & 1).astype(bool)
     masks.flags.writeable = False
     return masks
@@ -94,10 +94,13 @@ def _grow_sets(
     point: tuple[float, ...],
     least: float,
 ) -> Iterator[tuple[int, tuple[float, ...]]]:
-    """Yield a set and its point after adding a coordinate, for each that increases F.
+    """Yield the sets and points that result from adding one coordinate to a set.
 
-    If no coordinate increases F, the set is complete, and the point is yielded as it
-    is.
+    A set is given by a number whose bits are its coordinates. The entries of its point
+    are the gains of F. Coordinates that do not increase F are added at once.
+
+    If no coordinate increases F, the set of all coordinates is yielded, with the given
+    point.
     """
     mask = (number >> np.arange(p)) & 1 == 1
     gains = of_masks(mask | np.eye(p, dtype=bool)) - of_masks(mask[None, :])
@@ -114,7 +117,7 @@ def _grow_sets(
 
 
 def _stable_sets(values: Array, p: int) -> Masks:
-    """Return which of the sets have a larger F with any further coordinate."""
+    """Return a mask of the sets for which any further coordinate increases F."""
     numbers, kept = np.arange(2**p), np.ones(2**p, dtype=bool)
     for j in range(p):
         without = (numbers >> j) & 1 == 0
@@ -124,7 +127,7 @@ def _stable_sets(values: Array, p: int) -> Masks:
 
 
 def _inseparable_sets(values: Array, p: int, asked: Masks) -> Masks:
-    """Return which of the sets do not split into parts whose F add up."""
+    """Return a mask of the sets that do not split into parts whose F add up."""
     kept = np.zeros(2**p, dtype=bool)
     for number in map(int, np.flatnonzero(asked)):
         members = [1 << j for j in range(p) if number >> j & 1]
@@ -139,7 +142,7 @@ def _inseparable_sets(values: Array, p: int, asked: Masks) -> Masks:
 
 
 def signed_points(points: Array) -> Array:
-    """Return points >= 0 with all signs of the entries that are not 0, (m, p)."""
+    """Return points >= 0 with all signs of their nonzero entries, shape (m, p)."""
     rows = [signed_vectors(point[None, :] > 0.0) * point for point in points]
     return np.concatenate(rows)
 

@@ -1,6 +1,7 @@
-"""Norms of any submodular F: a generic prox, and F given by a user's object.
+"""Norms of any submodular function F, which may be given by a user's object.
 
-The object computes the gains of F along an order.
+The object computes the gains of F along an order: by how much F grows with each
+coordinate that is added.
 """
 
 import math
@@ -50,7 +51,11 @@ class General(SubmodularNorm):
 
 
 class OwnFunction(str):
-    """The name of a user's object in the keys of trials; it identifies its gains."""
+    """The name of a user's object in the keys of trials, together with the object.
+
+    The name contains a digest of the gains, so objects with other gains have other
+    names.
+    """
 
     function: Any
 
@@ -69,7 +74,9 @@ class FromGains(General):
     Parameters
     ----------
     function : object
-        With a method ``gains(order)``: F(A_k) - F(A_{k-1}) along a permutation, (p,).
+        An object with a method ``gains(order)``. For a permutation of the coordinates
+        it returns F(A_k) - F(A_{k-1}), k = 1 .. p, shape (p,), where A_k are the first
+        k coordinates.
     """
 
     checked = False
@@ -139,7 +146,7 @@ class FromGains(General):
 
 
 def first_values(values: Any) -> str:
-    """Return the first of some values as text, in the form that a user would type."""
+    """Return the first of some values as a string, as a user would type them."""
     listed = list(values[:9]) if isinstance(values, Sequence) else values
     text = typed_text(values if isinstance(values, str) else listed)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

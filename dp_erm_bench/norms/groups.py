@@ -29,7 +29,7 @@ class GroupNorm(SumOfMaxima):
     groups : sequence of sequences of int
         Coordinates from 0; groups may overlap.
     weights : sequence of float, optional
-        w_G > 0, one per group; if null, all are 1.
+        The weights w_G > 0, one per group; if null, all are 1.
     uncovered : {'refused', 'free'}
         Whether a coordinate in no group is refused, or is free, with the penalty 0.
     """
@@ -64,7 +64,7 @@ class GroupNorm(SumOfMaxima):
 
     @functools.cached_property
     def index(self) -> Indices:
-        """Return the coordinates of all groups, one group after the other, (m,)."""
+        """Return the coordinates of all groups, group after group, shape (m,)."""
         return np.concatenate([np.array(g, dtype=np.int64) for g in self.groups])
 
     @functools.cached_property

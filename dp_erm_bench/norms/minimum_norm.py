@@ -16,7 +16,7 @@ WEIGHT = 1e-12
 
 
 def minimum_norm_point(vertex: Callable[[Array], Array], start: Array) -> Array:
-    """Return the point x of a polytope with the least norm2, (p,).
+    """Return the point x of a polytope with the least norm2, shape (p,).
 
     Parameters
     ----------

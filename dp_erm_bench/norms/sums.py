@@ -16,7 +16,7 @@ CHECKED, MOST_SWEEPS = 8, 40_000
 GAP, NEAR = 1e-15, 1e-20
 """Limits on two parts of the duality gap at which a prox ends.
 
-They are relative to norm2(z)^2.
+Both limits are relative to norm2(z)^2.
 """
 
 

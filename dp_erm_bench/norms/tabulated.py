@@ -38,7 +38,7 @@ class Tabulated(General):
 
     @functools.cached_property
     def table(self) -> Array:
-        """Return the values, (2^p,)."""
+        """Return the values, shape (2^p,)."""
         return np.array(self.values)
 
     def check_features(self, p: int) -> None:

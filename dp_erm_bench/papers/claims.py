@@ -1,18 +1,18 @@
 """Numbers, curves and bounds by which claims of papers are judged without any run.
 
-A claim's number is computed by a function. Its first parameter is a look-up with the
-`curves` of the claim's figure, or is not used. Its other parameters are keys of the
-claim. Trials do not run this code.
+A claim's number is computed by a function. The first parameter of the function is a
+look-up with the `curves` of the claim's figure, or is not used. The other parameters
+are keys of the claim. Trials do not run this code.
 
 **One pass that reads each record once.** Two noise scales are shown next to the
-certified one. The first is the printed scale, wherever it is proved. The second is the
-scale that shuffling would need. It rests on constants that we did not derive ourselves,
-so it is shown but never certified.
+certified one. The first is the scale stated in the paper, wherever it is proved. The
+second is the scale that shuffling would need. It rests on constants that we did not
+derive ourselves, so it is shown but never certified.
 
 **Structured norms.** These are checks of Kumar and Deisenroth (2019). One check
-computes the true epsilons of our noise, and of their printed noise on instances for
-which it is too small. Others concern the gap of Frank-Wolfe on the dual with two step
-sizes, and their Proposition 2. docs/errata.md explains them.
+computes the true epsilons of our noise, and of the noise stated in the paper on
+instances for which it is too small. Others concern the gap of Frank-Wolfe on the dual
+with two step sizes, and their Proposition 2. docs/errata.md explains them.
 """
 
 from __future__ import annotations
@@ -79,9 +79,10 @@ class PaperCurves:
         check_choice("quantity", self.quantity, list(self.LABELS))
 
     def numbers(self) -> Numbers:
-        """Return a function of a point of the axis for each label of a line.
+        """Return, by the label of a line, the function that computes the line.
 
-        Its value is not finite where the line is undefined.
+        The function maps a point of the axis to a number, or to draws of a number. This
+        is not finite where the line is undefined.
         """
         raise NotImplementedError
 
@@ -107,7 +108,7 @@ RECORDS, FEATURES, NONZEROS = 64, 20, 3
 
 
 def stopping_times(n: int, epsilon: float, delta: float, seeds: int) -> Array:
-    """Return the steps of bias-reduced SGD by the paper's stopping rule, (seeds,).
+    """Return the steps of bias-reduced SGD by the paper's rule, shape (seeds,).
 
     Parameters
     ----------
@@ -230,16 +231,18 @@ class BiasReduced(PaperCurves):
     Attributes
     ----------
     quantity : {'bias', 'steps'}
-        Norms of biases against the size of a batch; or numbers of steps of `seeds` runs
-        that stop by the paper's rule, at epsilon = 1.
+        With `bias`, the curves are norms of biases against the size of a batch. With
+        `steps`, they are numbers of steps of `seeds` runs that stop by the paper's
+        rule, at epsilon = 1.
     values : tuple of int
         Sizes of batches, or values of n, increasing.
     delta : float
-        Delta of the budget, for steps.
+        Delta of the budget; used for `steps` only.
     seeds : int
-        Number of runs, for steps.
+        Number of runs; used for `steps` only.
     least, most : tuple of float
-        The paper's bounds on the expected steps at the values of n.
+        The paper's lower and upper bounds on the expected number of steps, for each of
+        `values`.
     """
 
     LABELS = {
@@ -300,10 +303,10 @@ def certified_scale(
     epsilon, delta : float
         The privacy budget.
     adjacency : Adjacency
-        Which datasets are neighbours.
+        The relation between neighbouring datasets.
     calibration : str
-        With `paper` the printed scale is returned, and Unsupported is raised outside of
-        its range.
+        With `paper`, the scale stated in the paper is returned, and Unsupported is
+        raised outside of the range of this scale.
     """
     budget = Budget(epsilon, delta, adjacency)
     found = calibrate(pass_of(n), budget, calibration, "arora2020")
@@ -460,8 +463,9 @@ class OnePass(PaperCurves):
     Attributes
     ----------
     quantity : {'noise', 'steps'}
-        Noise scales in units of L by three ways of accounting, under ``replace_one``;
-        or tau / n next to log 2, where tau steps read half of the records.
+        With `noise`, the curves are noise scales in units of L by three ways of
+        accounting, under ``replace_one``. With `steps`, they are tau / n and log 2,
+        where tau is the number of steps that read half of the records.
     values : tuple of int
         Values of n, increasing.
     epsilon : float
@@ -646,7 +650,7 @@ def printed_output_epsilon(_: Any, n: int, factor: float) -> float:
     n : int
         Number of records.
     factor : float
-        Multiple of the printed noise.
+        Factor by which the noise stated in the paper is multiplied.
     """
     moved, strength = two_records(n)
     sigma = factor * math.sqrt(math.log(1.0 / DELTA) + 1.0) / strength
@@ -682,11 +686,11 @@ def output_bound(
 ) -> float:
     """Return the bound on output perturbation's mean excess risk at the best ridge.
 
-    Let L = R_2 = 1, and let the noise have deviation sigma = 2 / (n ridge mu). The
-    excess of the objective without the ridge is then at most sqrt(2 / pi) sigma + kappa
-    sigma G + ridge B^2 / 2, where B is at least the norm of the minimiser. With a
-    constant a, the bound is a / ridge + ridge B^2 / 2. It is smallest at ridge =
-    sqrt(2 a) / B.
+    Let L = R_2 = 1, and let the noise have standard deviation sigma = 2 / (n ridge mu).
+    The excess of the objective without the ridge is then at most sqrt(2 / pi) sigma +
+    kappa sigma G + ridge B^2 / 2, where B is at least the norm of the minimiser. With a
+    constant a, the bound is a / ridge + ridge B^2 / 2. It is smallest at ridge = sqrt(2
+    a) / B.
 
     Parameters
     ----------
@@ -695,7 +699,7 @@ def output_bound(
     p : int
         Number of features.
     kappa, radius : float
-        Strength of the norm; the bound B on the norm of the minimiser.
+        Strength kappa of the norm, and the bound B on the norm of the minimiser.
     epsilon, delta : float
         The privacy budget.
     """
@@ -713,9 +717,10 @@ def noisy_choice_epsilon(_: Any, weight: float, noise: str) -> float:
     The paper claims epsilon = 1. Here p = 1, n = 100, kappa = 1/2 and T = 1. Losses are
     c (theta - y)^2 / 2. All records (c, y) are (1, 0) except one, which is (C, 1) or
     (C, -1). Scores are +-theta / 2 with theta = +-C / (99 + C), and the noise of their
-    difference is the difference of two Laplace draws. The printed scale uses the
-    Lipschitz constant 3/2 of the dual and 1 / n. The corrected scale uses the distance
-    that theta moves, 2 L_l / (Delta n), with L_l = 2 C and Delta = (99 + C) / 100.
+    difference is the difference of two Laplace draws. The scale stated in the paper
+    uses the Lipschitz constant 3/2 of the dual and 1 / n. The corrected scale uses the
+    distance that theta moves, 2 L_l / (Delta n), with L_l = 2 C and Delta = (99 + C) /
+    100.
 
     Parameters
     ----------
@@ -743,11 +748,13 @@ STEPS: dict[str, Callable[[int], float]] = {
     "2/(t+2)": lambda t: 2.0 / (t + 2),
     "1/(t+2)": lambda t: 1.0 / (t + 3),
 }
-"""Step sizes of Frank-Wolfe for t = 0, 1, ...; the printed rule starts at t = 1."""
+"""Step sizes of Frank-Wolfe for t = 0, 1, ...; the paper's rule starts at t = 1."""
 
 
 def dual_gaps(name: str, rule: str, steps: int) -> Array:
-    """Return the gaps kappa Omega(theta) - s.theta of Frank-Wolfe on a dual, (steps,).
+    """Return the gaps of Frank-Wolfe on a dual problem, shape (steps,).
+
+    A gap is kappa Omega(theta) - s.theta.
 
     The problem is least squares with a ridge of 1/10 and kappa = 1/5. It has 60 records
     of 8 normal features, of which 3 affect the label.
@@ -788,7 +795,7 @@ def gap_slope(study: Any, norm: str) -> float:
 
 
 def gap_ratio(study: Any, norm: str) -> float:
-    """Return the smallest gap for the printed step size over that for the usual one."""
+    """Return the smallest gap for the paper's step size over that for the usual one."""
     usual, printed = (
         dual_gaps(norm, rule, max(study.curves.values)).min() for rule in STEPS
     )
@@ -823,19 +830,22 @@ def shifted_dual(_: Any, shifted: str) -> float:
 
 @dataclass(frozen=True)
 class Structured(PaperCurves):
-    """Curves behind the statements on structured norms, against p, n, C or T.
+    """Curves for the claims on structured norms, against p, n, C or T.
 
     Attributes
     ----------
     quantity : {'width', 'output', 'selection', 'gap'}
-        `width`: Gaussian widths of |P|(F) against p. `output`: true epsilons of output
-        noise against n. `selection`: true epsilons of one noisy choice against the
-        weight C of a record. Epsilons are at delta = 1e-5, and 1 is claimed. `gap`:
-        gaps of Frank-Wolfe on a dual against the number of steps T.
+        With `width`, the curves are Gaussian widths of the polytope |P|(F) against the
+        number of coordinates p. With `output`, they are true epsilons of output noise
+        against the number of records n. With `selection`, they are true epsilons of one
+        noisy choice against the weight C of a record. The paper claims epsilon = 1, and
+        true epsilons are those at delta = 1e-5. With `gap`, they are gaps of
+        Frank-Wolfe on a dual problem against the number of steps T.
     values : tuple of int
         Values of p, n, C or T, increasing.
     norms : tuple of str
-        The norms of the widths, out of `NAMES`; gaps are of the first norm.
+        Names of norms, out of `NAMES`. `width` has a curve for each norm; `gap` uses
+        the first norm only.
     """
 
     LABELS = {
@@ -877,7 +887,7 @@ def _least_gap(gaps: Array, steps: int) -> float:
 
 
 def violated(_: Any, kappa: float, rivals: int, n_iter: int, delta: float) -> float:
-    """Return the true delta of printed greedy noise over the claimed delta.
+    """Return the true delta of the paper's greedy selection over the claimed delta.
 
     The claimed epsilon is 1. Coordinates have unequal constants L (see
     `papers.instances`).
@@ -887,7 +897,7 @@ def violated(_: Any, kappa: float, rivals: int, n_iter: int, delta: float) -> fl
     _ : object
         Not used.
     kappa : float
-        Quotient of the constants L of the loud and quiet coordinates.
+        The constant L of a loud coordinate divided by that of the quiet coordinate.
     rivals : int
         Number of loud coordinates.
     n_iter : int

@@ -34,7 +34,7 @@ class Instance:
     Attributes
     ----------
     kappa : float
-        Quotient of the constants L of the loud and quiet coordinates.
+        The constant L of a loud coordinate divided by that of the quiet coordinate.
     rivals : int
         Number m of loud coordinates.
     n_iter : int
@@ -42,7 +42,7 @@ class Instance:
     delta, epsilon : float
         The privacy budget that the paper claims.
     adjacency : str
-        Which datasets are neighbours.
+        The relation between neighbouring datasets.
     """
 
     kappa: float
@@ -54,7 +54,7 @@ class Instance:
 
     @property
     def z(self) -> float:
-        """Return the printed noise multiplier: noise scale divided by sensitivity."""
+        """Return the paper's noise multiplier: noise scale divided by sensitivity."""
         laws, relation = (LaplaceLaw(self.n_iter),), Adjacency(self.adjacency)
         rule = "mangold2023"
         return printed_multiplier(rule, laws, self.epsilon, self.delta, relation)

@@ -43,7 +43,7 @@ class Penalty(ABC):
     Attributes
     ----------
     name : str
-        The name of its yaml.
+        Name of the penalty's yaml file.
     everywhere : bool
         Whether ``example`` is a penalty on R^p for every p.
     strong_convexity : float
@@ -72,9 +72,9 @@ class Penalty(ABC):
 
     @abstractmethod
     def prox(self, v: Array, step: Array | float) -> Array:
-        """Return argmin_u norm2(u - v)^2 / 2 + step psi(u), (..., p).
+        """Return argmin_u norm2(u - v)^2 / 2 + step psi(u), shape (..., p).
 
-        ``step`` is a number, or one per row, (..., 1). With step 0 this is the
+        ``step`` is a number, or one per row, shape (..., 1). With step 0 this is the
         projection on the points where psi is finite.
         """
 
@@ -129,7 +129,7 @@ class SeparablePenalty(Penalty):
     l1, l2 : float
         Strengths of the two parts.
     lower, upper : float
-        The box, the same for all coordinates.
+        The ends of the box, which are the same for all coordinates.
     """
 
     l1: float = 0.0

@@ -7,7 +7,7 @@ from dp_erm_bench.norms.cardinality import FUNCTIONS
 from dp_erm_bench.norms.cardinality import CardinalityNorm as Norm
 from dp_erm_bench.penalties.structured import StructuredPenalty
 
-HELP = f"g of F(A) = g(|A|): {', '.join(FUNCTIONS)}"
+HELP = f"function g in F(A) = g(|A|): {', '.join(FUNCTIONS)}"
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Cardinality(StructuredPenalty):
     strength: float = 0.0
     function: str = field(default="count", metadata={"help": HELP})
     cap: float | None = field(
-        default=None, metadata={"help": "K of min(k, K), with function=capped"}
+        default=None, metadata={"help": "with function=capped: K in g(k) = min(k, K)"}
     )
     l2: float = 0.0
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from dp_erm_bench.norms.groups import GroupNorm as Norm
 from dp_erm_bench.penalties.structured import StructuredPenalty
 
-HELP = "a list of groups of feature indices from 0, or of the features' names"
+HELP = "a list of groups; a group is a list of feature names, or of indices from 0"
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,15 @@ class Groups(StructuredPenalty):
     strength: float = 0.0
     groups: Any = field(default=None, metadata={"help": HELP})
     weights: Any = field(
-        default=None, metadata={"help": "[[w_1,w_2,..]], one per group; null: all 1"}
+        default=None,
+        metadata={"help": "one weight per group, as [[w_1,w_2,..]]; null: all 1"},
     )
     uncovered: str = field(
         default="refused",
-        metadata={"help": "free: coordinates in no group have no penalty but l2"},
+        metadata={
+            "help": "coordinates outside all groups; refused: raise an error; free: "
+            "have no penalty except l2"
+        },
     )
     l2: float = 0.0
 

@@ -25,7 +25,7 @@ class L1(SeparablePenalty):
     strength: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the strength and derive the kernel's parameters."""
+        """Check the strength, and derive the parameters of the compiled kernel."""
         object.__setattr__(self, "l1", check_strength(self.name, self.strength))
 
 
@@ -37,7 +37,7 @@ class L2(SeparablePenalty):
     strength: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the strength and derive the kernel's parameters."""
+        """Check the strength, and derive the parameters of the compiled kernel."""
         object.__setattr__(self, "l2", check_strength(self.name, self.strength))
 
 
@@ -56,7 +56,7 @@ class ElasticNet(SeparablePenalty):
     l1_ratio: float = 0.5
 
     def __post_init__(self) -> None:
-        """Check both parameters and derive the kernel's."""
+        """Check both parameters, and derive the parameters of the compiled kernel."""
         strength = check_strength(self.name, self.strength)
         ratio = real_number(self.l1_ratio)
         if not 0.0 <= ratio <= 1.0:
@@ -73,8 +73,8 @@ class Box(SeparablePenalty):
     """A box as penalty: 0 if lower <= w_j <= upper for all j, else infinity.
 
     The prox clips to the box, whatever the step. The box contains 0, where every run
-    starts. A side may be infinite, which saved results write as null; null is accepted,
-    too.
+    starts. A side may be infinite. Saved results write an infinite side as null, and
+    null is also allowed as a parameter.
     """
 
     name: ClassVar[str] = "box"

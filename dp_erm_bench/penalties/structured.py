@@ -83,7 +83,7 @@ class StructuredPenalty(Penalty):
         return smooth + self.strength * self.norm.value(w)
 
     def prox(self, v: Array, step: Array | float) -> Array:
-        """Return argmin_u norm2(u - v)^2 / 2 + step psi(u), (..., p).
+        """Return argmin_u norm2(u - v)^2 / 2 + step psi(u), shape (..., p).
 
         Omega is homogeneous, so this is the prox of step * strength * Omega, divided by
         1 + step * l2.

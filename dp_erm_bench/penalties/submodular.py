@@ -9,8 +9,9 @@ from dp_erm_bench.norms.general import FromGains
 from dp_erm_bench.norms.tabulated import Tabulated
 from dp_erm_bench.penalties.structured import StructuredPenalty
 
-HELP = "the 2^p values of F, p <= 16: number m belongs to the set of the bits of m; a "
-HELP += "list [[..]], a .csv or .npy file, or from Python an object with gains(order)"
+HELP = "all 2^p values of F for p <= 16, as a list [[..]] or a .csv or .npy file; "
+HELP += "value m = 0, 1, .. is F of the set of the 1-bits of m; from Python, also an "
+HELP += "object with gains(order)"
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class Submodular(StructuredPenalty):
     def example(cls, p: int) -> dict[str, Any]:
         """Return a set function as an example, by its values on all sets.
 
-        It is sqrt(|A|) plus half the number of pairs of neighbours that A meets.
+        The function is sqrt(|A|) plus half the number of pairs of neighbours that A
+        meets.
         """
         sets = np.arange(2**p)
         pairs = [(sets >> j) & 3 != 0 for j in range(p - 1)]

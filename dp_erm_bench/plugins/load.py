@@ -1,4 +1,7 @@
-"""Load the class in a user's file, from exactly the sources that were pinned."""
+"""Load the class in a user's file, from exactly the sources of a pin.
+
+A pin is the path of the file with a digest of its content.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +41,12 @@ MACHINE_CODE = "dp_erm_bench.machine_code"
 
 @functools.cache
 def load_class(pin: str, group: str = "algorithm") -> Any:
-    """Return the solver class or the loss class of a pinned file.
+    """Return the solver class or the loss class in the file of a pin.
 
     Raises
     ------
     UsageError
-        If the file has changed since it was pinned, cannot be imported, or does not
+        If the file has changed since the pin was made, cannot be imported, or does not
         hold exactly one complete class of the group.
     """
     path = path_of_pin(pin, group)
@@ -74,7 +77,7 @@ def load_class(pin: str, group: str = "algorithm") -> Any:
 
 
 def path_of_pin(pin: str, group: str = "algorithm") -> str | None:
-    """Return the path of a pin, or None if the file is not the one that was pinned."""
+    """Return the path of a pin, or None if the file has another content."""
     path = pin.partition("#")[0]
     with contextlib.suppress(UsageError, OSError):
         if os.path.isfile(path) and digest_of_files(

@@ -1,9 +1,9 @@
 """Names and sources of code from outside the package.
 
-A file is named by its path, and *pinned* as ``path#content``. The content is a digest
-of what the file and the modules next to it define. So a pin leads either to the code
-for which it was made, or to an error that the code has changed. Changes of comments do
-not matter. An installed package offers algorithms as entry points.
+A file is named by its path or by a *pin*, ``path#content``. The content is a digest of
+what the file and the modules next to it define. So a pin leads either to the code for
+which it was made, or to an error that the code has changed. Changes of comments do not
+matter. An installed package offers algorithms as entry points.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _pins: set[str] = set()
 
 
 def is_file(name: Any) -> bool:
-    """Return whether a name is the path of a file, pinned or not."""
+    """Return whether a name is the path or the pin of a file."""
     return isinstance(name, str) and name.partition("#")[0].endswith(".py")
 
 
@@ -48,13 +48,16 @@ def content_digest(name: str) -> str:
 
 
 def entries_of_pin(name: str) -> dict[str, str]:
-    """Return the entries of a trial's spec for a pinned file; {} for a name."""
+    """Return the entries of a trial's spec for a pin; {} for other names."""
     path = name.partition("#")[0]
     return {"file": path, "content": content_digest(name)} if is_file(name) else {}
 
 
 def identity_of(name: str) -> str:
-    """Return the name that seeds an algorithm's noise; a file has no folder there."""
+    """Return the string that seeds an algorithm's noise.
+
+    For a file, the string does not depend on the folder.
+    """
     return f"{label_of(name)}:{content_digest(name)}" if is_file(name) else name
 
 
@@ -66,7 +69,7 @@ def named_in(algorithm: Mapping[str, Any]) -> str:
 
 
 def absolute_path(name: str) -> str:
-    """Return the absolute path of a file, pinned or not; ``~`` is the user's home."""
+    """Return the absolute path of a file or of its pin; ``~`` is the user's home."""
     return os.path.abspath(os.path.expanduser(name.partition("#")[0]))
 
 
@@ -107,8 +110,8 @@ def pin_file(name: str, group: str) -> str:
 def is_pinned(pin: str) -> bool:
     """Return whether this process made a pin.
 
-    If so, a user named the file, and it had this content. A pin in a results folder may
-    come from anybody.
+    If so, a user named the file, and the file had this content. A pin in a results
+    folder may come from anybody.
     """
     return pin in _pins
 
@@ -139,7 +142,7 @@ def origin_digest(cls: type) -> str:
     str
         Empty for the package's own classes, otherwise the digest of the class's file
         and of the modules next to it. If no file contains the whole class (as in a
-        notebook), the result is a random word for this process alone.
+        notebook), the result is a random string for this process alone.
     """
     if is_ours(cls):
         return ""

@@ -20,14 +20,14 @@ class Optimum:
     Parameters
     ----------
     value : float or None
-        F(w); None if there is no certificate.
+        The minimum F(w); None if there is no certificate.
     w : array of shape (p,) or None
         A minimiser.
     gap : float or None
         Certified bound on (F(w) - min F) / |F(w)|: at most 1e-9, or 1e-6 if the loss is
         not smooth.
     reason : str
-        Empty when certified.
+        The reason why there is no certificate; empty if there is one.
     """
 
     value: float | None = None
@@ -39,16 +39,16 @@ class Optimum:
 class Problem(ABC):
     """An objective F over a domain of R^p that depends on n private records.
 
-    It contains no code on privacy or solvers. Derive your own problem from this class.
-    A solver names in ``serves`` the class of problems that it is for, and may call all
-    methods of that class.
+    This class contains no code on privacy or solvers. Derive your own problem from this
+    class. A solver names in ``serves`` the class of problems that it is for, and may
+    call all methods of that class.
 
     Attributes
     ----------
     kind : str
-        The name of its kind in messages.
+        Name of this kind of problem in messages.
     n, p : int
-        The numbers of records, and of coordinates.
+        The numbers of records and of coordinates.
     """
 
     kind: ClassVar[str]
@@ -113,7 +113,9 @@ class Problem(ABC):
             If the class does not define neighbours. Then no solver for it can be
             audited.
         """
-        raise Unsupported(f"audit: a problem of {cls.kind} names no neighbours")
+        raise Unsupported(
+            f"audit: problems of {cls.kind} define no neighbouring datasets"
+        )
 
     @property
     def title(self) -> str:
@@ -139,7 +141,9 @@ class Problem(ABC):
         Unsupported
             If nothing is clipped in problems of this kind.
         """
-        raise Unsupported(f"gradient_rms: a problem of {self.kind} has no such unit")
+        raise Unsupported(
+            f"gradient_rms: problems of {self.kind} do not define this unit"
+        )
 
     def start(self, batch: int) -> Array:
         """Return the starting points of B trials, zeros of shape (B, p)."""
@@ -190,7 +194,7 @@ class Problem(ABC):
         return {}
 
     def lacking(self, quantity: str) -> str:
-        """Return why a quantity cannot be used to compare trials; empty if it can.
+        """Return the reason against comparing trials by a quantity; empty if none.
 
         Parameters
         ----------
@@ -198,7 +202,7 @@ class Problem(ABC):
             ``objective``, or a column of `measures` or `last_measures`.
         """
         known = quantity == "objective"
-        return "" if known else f"a problem of {self.kind} has its objective only"
+        return "" if known else f"problems of {self.kind} have only their objective"
 
 
 class BaseOracle:
@@ -210,8 +214,8 @@ class BaseOracle:
     w : array of shape (B, p)
         The iterates.
     told : dict
-        Columns of the trajectory that the solver computes as it runs, by name, (B,)
-        each. Like the objective, these columns are recorded and not released.
+        Columns of the trajectory that the solver computes as it runs, by name. Each has
+        the shape (B,). Like the objective, these columns are recorded and not released.
     """
 
     def __init__(self, problem: Any, start: Array) -> None:

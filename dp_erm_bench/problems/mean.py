@@ -34,13 +34,13 @@ SILENT = ("_target_", "path")
 class MeanEstimation(Problem):
     """The distance to the mean of the records, F(w) = norm2(w - mean), over R^p.
 
-    Its minimum is 0, so a relative error has no meaning. Labels of the dataset
-    are not read.
+    The minimum of F is 0, so a relative error has no meaning. Labels of the dataset are
+    not read.
 
     Parameters
     ----------
     dataset : Dataset
-        Its features are the records; sparse ones stay sparse.
+        A dataset whose features are the records; sparse features stay sparse.
 
     References
     ----------
@@ -77,8 +77,8 @@ class MeanEstimation(Problem):
     def spec(self) -> Mapping[str, Any]:
         """Return the part of a trial's spec that describes the problem.
 
-        It has the keys `dataset`, `problem`, `loss`, `penalty` and `constraint`; the
-        last three are none. The dataset of a user's own arrays is described by its
+        This part has the keys `dataset`, `problem`, `loss`, `penalty` and `constraint`;
+        the last three are none. The dataset of a user's own arrays is described by its
         content and by its bounds, without the bounds on columns.
         """
         data, own = self.dataset, self.dataset.loaded

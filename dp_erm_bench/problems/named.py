@@ -40,7 +40,7 @@ def problem_of(spec: Mapping[str, Any]) -> Problem:
         given = spec.get(part, "none")
         given = given if isinstance(given, Mapping) else {"name": given}
         if given["name"] not in UNSET or len(given) > 1:
-            has = "has no loss, penalty or constraint"
+            has = "have no loss, penalty or constraint"
             name = given["name"]
-            raise UsageError(f"{part}={name}: a problem of {made.kind} {has}")
+            raise UsageError(f"{part}={name}: problems of {made.kind} {has}")
     return cast(Problem, made.from_dataset(load_dataset(spec["dataset"])))

@@ -46,8 +46,8 @@ class AdditiveMechanism(Mechanism):
             return np.zeros((len(self.seeds), 1), dtype=np.int64)
         if coordinate is None:
             raise TypeError(
-                f"release {self.release.name} has a sensitivity per coordinate: "
-                "its mechanism must be told the coordinate"
+                f"release {self.release.name} has one sensitivity per coordinate, so "
+                "its mechanism needs the coordinate"
             )
         return coordinate[:, None]
 
@@ -59,7 +59,7 @@ class AdditiveMechanism(Mechanism):
         return noise * np.take_along_axis(self.scale, coordinates, axis=1)
 
     def take_vectors(self, uses: int, size: int) -> Array:
-        """Return the noise for the next uses, one vector each, (B, uses, size).
+        """Return noise for the next uses, one vector each, shape (B, uses, size).
 
         Raises
         ------
@@ -68,7 +68,7 @@ class AdditiveMechanism(Mechanism):
         """
         if size > 1 and not (self.release.vectors and self.scale.shape[1] == 1):
             raise TypeError(
-                f"release {self.release.name} covers one number a use, not a vector"
+                f"release {self.release.name} covers one number per use, not a vector"
             )
         noise = self.unit_noise(uses, size)
         noise *= self.scale[:, None, :]

@@ -65,7 +65,7 @@ Indices = NDArray[np.int64]
 PANEL = 0.004
 """Width of a cell of outcomes; it is divided by the larger of 1, u and v."""
 BELOW = 9.0
-"""Outcomes that are more than this number of deviations below -v are moved up."""
+"""Outcomes more than this number of standard deviations below -v are moved up."""
 FAR, FLOOR = 20.0, 16.0
 FINE = 0.05
 """Spacing of the lattice in standard deviations of a term."""
@@ -177,8 +177,8 @@ def positive_part(values: Floats, masses: Floats, steps: int, coarse: float) -> 
     """Return an upper bound on E (W_1 + ... + W_t)_+ for points and masses of W.
 
     The bound is infinite if the tilted sum exceeds the range of floats. The lattice is
-    no finer than necessary: its spacing is ``FINE`` deviations, or ``coarse`` if that
-    is larger and the tilt hardly changes over it.
+    no finer than necessary: its spacing is ``FINE`` standard deviations, or ``coarse``
+    if that is larger and the tilt hardly changes over it.
 
     Parameters
     ----------

@@ -2,11 +2,11 @@
 
 In a round of t steps, every record draws its own step, uniformly on 1 .. t,
 independently and in secret. Each step, even an empty one, publishes the sum of the
-terms of its records plus normal noise of deviation s ("random allocation", "balls and
-bins"). The term of a record may depend on all earlier answers. Its norm is at most b: b
-is the sensitivity Delta under ``zero_out``, and half of it under ``replace_one``
-(``Adjacency.of_sum``). Below, all lengths are in units of s, so that terms have norm at
-most m = b / s.
+terms of its records plus normal noise of standard deviation s ("random allocation",
+"balls and bins"). The term of a record may depend on all earlier answers. Its norm is
+at most b: b is the sensitivity Delta under ``zero_out``, and half of it under
+``replace_one`` (``Adjacency.of_sum``). Below, all lengths are in units of s, so that
+terms have norm at most m = b / s.
 
 **Theorem.** Let the neighbours differ in one record. For every gamma >= 0, the
 hockey-stick divergence H_gamma of the round's answers is at most that of (A, R) or
@@ -148,8 +148,8 @@ class AllocationGaussianLaw(Law):
     Attributes
     ----------
     steps : int
-        t, the number of steps of a round, at least 2. A round of one step has the law
-        of the Gaussian mechanism.
+        The number t of steps of a round, at least 2. A round of one step has the law of
+        the Gaussian mechanism.
     """
 
     name: ClassVar[str] = "allocation_gaussian"
@@ -224,7 +224,7 @@ class AllocationMechanism(SamplingMechanism):
     Attributes
     ----------
     records : int
-        n, the number of records, once a sample has been drawn.
+        The number n of records, once a sample has been drawn.
     handed : list of int
         For each trial, the sum of (record + 1) (use + 1) over all records of its
         samples, modulo 2^63. An auditor compares the sum with the steps that the secret
@@ -300,7 +300,7 @@ class AllocationGaussian(SampledRelease):
     Parameters
     ----------
     rate : float
-        1 / t for a whole number t: the probability that a record is in a step.
+        The probability that a record is in a step: 1 / t for a whole number t.
     """
 
     vectors: ClassVar[bool] = True

@@ -31,7 +31,7 @@ class Release(ABC):
     times : int
         The largest number of uses.
     weight : float
-        Noise scale / (z * sensitivity), where z is the common noise multiplier.
+        Noise scale divided by z * sensitivity, where z is the common noise multiplier.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class Query:
     order : float
         Order of that norm.
     run : int or None
-        Number of the repeated run that makes the query, None if runs are not repeated.
+        Number of the repeated run that makes the query; None if runs are not repeated.
     """
 
     name: str
@@ -165,9 +165,10 @@ class Mechanism(ABC):
     ----------
     release : Release
     z : float
-        Common noise multiplier, noise scale / (weight * sensitivity); 0 for no noise.
+        Common noise multiplier: noise scale divided by weight * sensitivity; 0 for no
+        noise.
     identities : sequence of str
-        One per trial; they seed the streams.
+        The identity of each trial, which seeds its streams.
 
     Attributes
     ----------
@@ -225,8 +226,8 @@ class Mechanism(ABC):
         """
         if self.used + uses > self.release.times:
             raise BudgetExhausted(
-                f"release {self.release.name} was declared {self.release.times} times "
-                f"and is asked for use {self.used + uses}"
+                f"release {self.release.name} was declared with "
+                f"times={self.release.times}, but use {self.used + uses} was requested"
             )
         self.used += uses
 
@@ -265,7 +266,7 @@ class Mechanisms(dict[str, Mechanism]):
     Attributes
     ----------
     batch : int
-        B, the number of trials.
+        The number B of trials.
     ahead : bool
         Whether a compiled step may draw the noise of many uses in advance. False in
         the replay audit, which answers each query itself.
@@ -282,7 +283,9 @@ class Mechanisms(dict[str, Mechanism]):
     def __missing__(self, name: str) -> Mechanism:
         """Raise LookupError for an unknown name; the message lists the known names."""
         declared = ", ".join(self) or "none"
-        raise LookupError(f"no release is named {name!r}; declared are {declared}")
+        raise LookupError(
+            f"no release is named {name!r}; the declared names are {declared}"
+        )
 
     def include(self, others: "Mechanisms") -> None:
         """Add mechanisms that are made later, and give them the hook of the audit."""
@@ -314,7 +317,7 @@ def make_mechanisms(
     z : float
         Common noise multiplier; 0 for no noise.
     identities : sequence of str
-        One per trial; they seed the streams.
+        The identity of each trial, which seeds its streams.
     """
     mechanisms = Mechanisms(len(identities))
     for release in releases:

@@ -51,7 +51,8 @@ def log_integral(logs: Callable[[Floats], Floats], low: Floats, high: Floats) ->
     Parameters
     ----------
     logs : callable
-        Maps points, (m, k), to the logs of the integrands there, one row per interval.
+        Maps points, shape (m, k), to the logs of the integrands at the points. Each row
+        belongs to one interval.
     low, high : arrays of shape (m,)
         Ends of the intervals.
     """
@@ -192,11 +193,13 @@ def log_excess(log_gap: Floats, r: Floats, rises: bool) -> Floats:
 def log_profiles(d: float, rate: float, orders: tuple[float, ...]) -> Floats:
     """Return log(1 + s) for each order r > 1, where s is the larger of two sums.
 
-    The sums are the second bound of `FixedSizeGaussianLaw`, which defines a, b, c, P
-    and Q. The result is infinite if r d is so large that a sample does not help. In
-    units of the noise, the opposite pair has b at 0, a at d and c at -d. The equal pair
-    has a and c at 0 and b at d. So each integral is over t > d/2: there P > Q for the
-    opposite pair and Q > P for the equal one.
+    The larger sum gives the second bound of `FixedSizeGaussianLaw`, whose docstring
+    defines the sums, the laws P and Q, and the means a, b and c. The result is infinite
+    if r d is so large that a sample does not help.
+
+    Means are in units of the noise scale. In the opposite pair b is 0, a is d and c is
+    -d, so that P > Q for t > d/2. In the equal pair a and c are 0 and b is d, so that Q
+    > P for t > d/2. Each integral is over t > d/2.
 
     Parameters
     ----------
@@ -372,7 +375,7 @@ class FixedSizeMechanism(SamplingMechanism):
         k = round(self.rate * n)
         # Only k / n is accepted: rounding must not add records that are not charged.
         if k < 1 or not math.isclose(self.rate, k / n, rel_tol=ULPS):
-            self._refuse_samples(f"that is no number of {n} records")
+            self._refuse_samples(f"this rate gives no whole number of the {n} records")
         return k
 
     def _draw_samples(self, trial: int, n: int, steps: int) -> Batch:
@@ -418,7 +421,7 @@ class FixedSizeGaussian(SampledRelease):
     Parameters
     ----------
     rate : float
-        k/n.
+        The share k / n of the records that a sample contains.
     halves : bool
         Whether the query consists of three sums: over the sample, its first half and
         its second half. A record is in two of the three sums, so that the sensitivity

@@ -26,7 +26,7 @@ ROUNDED = 1e-9
 
 
 def log_gdp_delta(epsilon: float, mu: float) -> float:
-    """Return log ``gdp_delta``, which stays finite if delta is far below 1e-308.
+    """Return the log of ``gdp_delta``, which is finite even for delta below 1e-308.
 
     Let s = eps/mu - mu/2 and r = eps/mu + mu/2. As r^2 - s^2 = 2 eps, both terms share
     the factor e^(-s^2/2): delta = e^(-s^2/2) (erfcx(s/sqrt2) - erfcx(r/sqrt2)) / 2,
@@ -50,11 +50,12 @@ def log_gdp_delta(epsilon: float, mu: float) -> float:
 def tiny_log_delta(epsilon: float, mu: float) -> float:
     """Return the logarithm of ``gdp_delta`` for mu < TINY, rounded up.
 
-    Let M(x) = sqrt(pi/2) erfcx(x/sqrt2) be Mills' ratio. The difference in
-    ``log_gdp_delta`` is the integral of N = -M' = 1 - x M over [s, r], whose middle is
-    a = eps/mu and whose length is mu. N is convex and 0 <= N'' <= 2 N for x >= 0, so
-    that the integral is at most mu N(a) (1 + mu^2/12). It is smaller than this bound by
-    a part of at most 1e-11. For large a, N(a) is computed by its asymptotic series.
+    Let M(x) = sqrt(pi/2) erfcx(x/sqrt2) be Mills' ratio, and N = -M' = 1 - x M. With s
+    and r as in ``log_gdp_delta``, the difference there is sqrt(2/pi) times the integral
+    of N over [s, r]. The middle of this interval is a = eps/mu, and its length is mu. N
+    is convex and 0 <= N'' <= 2 N for x >= 0, so that the integral is at most mu N(a) (1
+    + mu^2/12). The bound exceeds the integral by a share of at most 1e-11. For large a,
+    N(a) is computed by its asymptotic series.
     """
     a = epsilon / mu
     if a < LARGE:
@@ -113,7 +114,7 @@ class GaussianLaw(Law):
 
 
 class Gaussian(Release):
-    """A number or vector plus normal noise of deviation z * sensitivity.
+    """A number or vector plus normal noise of standard deviation z * sensitivity.
 
     The sensitivity of a vector is in the euclidean norm.
     """
@@ -146,8 +147,8 @@ def divide_mu(shares: Sequence[tuple[Release, float]]) -> Iterator[Gaussian]:
     for release, share in shares:
         if type(release) is not Gaussian:
             raise UsageError(
-                f"release {release.name}: is of the kind {type(release).__name__}, and "
-                "shares of mu^2 are those of Gaussian releases only"
+                f"release {release.name}: shares of mu^2 are for Gaussian releases "
+                f"only, not for {type(release).__name__}"
             )
         if not 0.0 < share < 1.0:
             raise UsageError(
@@ -155,7 +156,7 @@ def divide_mu(shares: Sequence[tuple[Release, float]]) -> Iterator[Gaussian]:
             )
     total = math.fsum(share for _, share in shares)
     if abs(total - 1.0) > ROUNDED:
-        raise UsageError(f"shares of mu^2 add up to {total:.6g}, they must to 1")
+        raise UsageError(f"shares of mu^2 add up to {total:.6g}, but must add up to 1")
     for release, share in shares:
         weight = math.sqrt(release.times / share) if release.times else 1.0
         yield Gaussian(release.name, release.sensitivity, release.times, weight)

@@ -41,8 +41,8 @@ class InsideNoisyMax(Release):
     Parameters
     ----------
     spread : float
-        max_i s_i / min_j s_j. The solver must give this number, because the slopes
-        depend on the solver.
+        The ratio max_i s_i / min_j s_j. The solver must give this number, because the
+        slopes depend on the solver.
 
     References
     ----------

@@ -25,8 +25,9 @@ class Law(ABC):
     times : int
         Number of adaptive uses.
     weight : float
-        Noise scale / sensitivity = z * weight. The sensitivity is the one of the
-        budget's adjacency: 2C for a Poisson sampled sum under ``replace_one``.
+        The noise scale divided by the sensitivity is z * weight. The sensitivity is
+        that of the budget's adjacency: 2C for a Poisson sampled sum under
+        ``replace_one``.
     name : str
         Name in messages, and sort key in a composition.
     normal : bool
@@ -143,12 +144,12 @@ class Law(ABC):
 
 @dataclass(frozen=True)
 class PureLaw(Law):
-    """A law for which only the pure level, or epsilon, of one use is proved.
+    """A law for which only the pure epsilon of one use, called its level, is proved.
 
-    Its dominating pair is randomised response (Kairouz, Oh, Viswanath, "The
-    Composition Theorem for DP", ICML 2015). By default the level is 1 / (scale /
-    sensitivity): noise of density exp(-|x| / b), or exp(-norm2(x) / b), has
-    likelihood ratio e^(Delta/b). Kinds with another level override ``level``.
+    The dominating pair of such a law is randomised response (Kairouz, Oh, Viswanath,
+    "The Composition Theorem for DP", ICML 2015). By default the level is 1 / (scale /
+    sensitivity): noise of density exp(-|x| / b), or exp(-norm2(x) / b), has likelihood
+    ratio e^(Delta/b). Kinds with another level override ``level``.
     """
 
     name: ClassVar[str] = "pure"
@@ -160,7 +161,7 @@ class PureLaw(Law):
     def rdp(self, z: float, orders: Floats) -> Floats:
         """Return a Renyi curve that bounds the curves of all mechanisms of this level.
 
-        It is the curve of randomised response with p = 1/(1 + e^-level): the losses
+        This is the curve of randomised response with p = 1/(1 + e^-level): the losses
         +level and -level have the probabilities p and 1 - p.
         """
         level = self.level(z)
@@ -194,9 +195,10 @@ class PureLaw(Law):
         )
 
     def losses(self, level: float, step: float) -> Losses:
-        """Return the privacy losses of the dominating pair, randomised response.
+        """Return the privacy losses of randomised response, the dominating pair.
 
-        Its profile is (1 - e^(eps - level)) / (1 + e^-level).
+        The profile of this pair is (1 - e^(eps - level)) / (1 + e^-level). Laws with
+        other losses round them to a lattice of spacing ``step``.
         """
         p = 1 / (1 + math.exp(-level))
         masses = np.array([p, math.exp(-level) * p])

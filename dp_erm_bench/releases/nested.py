@@ -35,7 +35,9 @@ class NestedMechanism(Mechanism):
     def __init__(self, release: Release, z: float, identities: Sequence[str]) -> None:
         super().__init__(release, z, identities)
         if len(identities) != 1:
-            raise ValueError(f"release {release.name}: one trial at a time")
+            raise ValueError(
+                f"release {release.name}: accepts only one trial at a time"
+            )
         self.identity = identities[0]
         self.listen: Callable[[Mechanisms], None] = self._hand_on
         self.lacks_uses = False
@@ -67,7 +69,7 @@ class NestedMechanism(Mechanism):
 
         The message is empty if all uses were made.
         """
-        inside = f"release {self.release.name}: a run inside it made fewer uses"
+        inside = f"release {self.release.name}: an inner run made fewer uses"
         words = f"{inside} than it declares" if self.lacks_uses else ""
         return super().shortfall() or words
 

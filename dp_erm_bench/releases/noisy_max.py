@@ -91,7 +91,8 @@ class MaxMechanism(Mechanism):
         ----------
         gradient : array of shape (B, p)
         score : callable
-            Maps a gradient to scores, (B, p). A score of minus infinity never wins.
+            Maps a gradient to scores, shape (B, p). A score of minus infinity never
+            wins.
         """
         return self._pick_winners(score(gradient))
 

@@ -173,12 +173,12 @@ class ObjectiveGaussianLaw(Law):
 class ObjectiveMechanism(Mechanism):
     """Draws the secret linear term of an objective.
 
-    It has no query, so the replay audit does not apply. The solver must publish nothing
-    but the minimiser.
+    This mechanism has no query, so the replay audit does not apply. The solver must
+    publish nothing but the minimiser.
     """
 
     def publish(self, size: int) -> Array:
-        """Return the linear terms of the trials, (B, size), and count the use."""
+        """Return the linear terms of the trials, shape (B, size), and count the use."""
         return self.unit_noise(1, size)[:, 0] * self.scale
 
     def minimiser(self, w: Array) -> Array:
@@ -191,8 +191,8 @@ class ObjectiveMechanism(Mechanism):
     def query(self, size: int) -> Array:
         """Raise TypeError, as the noise is not added to a published quantity."""
         raise TypeError(
-            f"release {self.release.name} is of a minimiser: the replay audit does "
-            "not apply to it"
+            f"release {self.release.name} publishes a minimiser, so the replay audit "
+            "does not apply to it"
         )
 
 
@@ -206,9 +206,10 @@ class ObjectiveGaussian(Release):
         Largest norm of the change of the gradient of sum_i phi between neighbours:
         Lambda under ``zero_out``, 2 Lambda under ``replace_one``.
     curvature : float
-        log(1 + beta / ridge).
+        The cost log(1 + beta / ridge) of the objective's curvature.
     terms : int
-        1 under ``zero_out``, 2 under ``replace_one``.
+        Number of records' terms in which neighbouring objectives differ: 1 under
+        ``zero_out``, 2 under ``replace_one``.
     """
 
     mechanism = ObjectiveMechanism

@@ -133,7 +133,7 @@ def removal_outcome(loss: Floats, rate: float, mu: float) -> Floats:
 def removal_pair(rate: float, mu: float) -> MonotonePair:
     """Return the pair for a removed record, (1-q) N(0,1) + q N(mu,1) and N(0,1).
 
-    It is a dominating pair of the Poisson sampled Gaussian (Zhu, Dong, Wang, "Optimal
+    This is a dominating pair of the Poisson sampled Gaussian (Zhu, Dong, Wang, "Optimal
     Accounting of DP via Characteristic Function", AISTATS 2022, Theorem 11).
     """
     loss = partial(removal_loss, rate=rate, mu=mu)
@@ -183,8 +183,8 @@ def replacement_outcome(loss: Floats, rate: float, half: float) -> Floats:
 def replacement_pair(rate: float, mu: float) -> MonotonePair:
     """Return the pair of Poisson sampling for a replaced record.
 
-    It is (1-q) N(0,1) + q N(m,1) against (1-q) N(0,1) + q N(-m,1), with m = mu/2. The
-    record's clipped term, if sampled, is v in one dataset and v' in the other, with
+    The pair is (1-q) N(0,1) + q N(m,1) against (1-q) N(0,1) + q N(-m,1), with m = mu/2.
+    The record's clipped term, if sampled, is v in one dataset and v' in the other, with
     norms at most half of the sensitivity. dp_accounting (GaussianPrivacyLoss, REPLACE)
     claims that opposite vectors are the worst ones. This is proved in
     ``dp_erm_bench/releases/allocation_gaussian.py``. The two directions are mirror

@@ -1,4 +1,4 @@
-"""Noise constants printed in papers, as z = scale / sensitivity.
+"""Noise constants stated in papers, as z = scale / sensitivity.
 
 Every rule maps the laws and the budget's epsilon and delta to a z. This z is for a
 sensitivity equal to the bound on one record's term. The absolute noise is the paper's
@@ -23,7 +23,9 @@ Rule = Callable[[Laws, float, float], float]
 def log_inverse(delta: float) -> float:
     """Return log(1/delta), or raise UsageError if delta = 0."""
     if delta == 0:
-        raise UsageError("delta=0: must be positive where a printed constant is used")
+        raise UsageError(
+            "delta=0: must be positive if the noise constant is printed in a paper"
+        )
     return -math.log(delta)
 
 
@@ -39,13 +41,13 @@ def curvature_of(laws: Laws, name: str) -> float:
 
 
 def mangold2023(laws: Laws, epsilon: float, delta: float) -> float:
-    """Return the z printed for DP greedy coordinate descent.
+    """Return the z stated for DP greedy coordinate descent.
 
     The paper prints lambda_j = 8 L_j sqrt(T log(1/delta)) / (n eps), for the noise
     inside the selection and for the update (Mangold, Bellet, Salmon, Tommasi,
     "High-Dimensional Private ERM by Greedy Coordinate Descent", AISTATS 2023, poster).
     The sensitivity is 2 L_j / n under replace_one and L_j / n under zero_out. No
-    adjacency is printed.
+    adjacency is stated.
 
     Parameters
     ----------
@@ -59,7 +61,7 @@ def mangold2023(laws: Laws, epsilon: float, delta: float) -> float:
 
 
 def mangold2022(laws: Laws, epsilon: float, delta: float) -> float:
-    """Return the z printed for DP coordinate descent.
+    """Return the z stated for DP coordinate descent.
 
     The paper prints sigma_j^2 = 12 L_j^2 T K log(1/delta) / (n eps)^2, proved for
     eps <= 1 and delta < 1/3 under replace_one (Mangold, Bellet, Salmon, Tommasi,
@@ -78,12 +80,12 @@ def mangold2022(laws: Laws, epsilon: float, delta: float) -> float:
 
 
 def talwar2015(laws: Laws, epsilon: float, delta: float) -> float:
-    """Return the z printed for the private Frank-Wolfe algorithm.
+    """Return the z stated for the private Frank-Wolfe algorithm.
 
     The paper prints lambda = L_1 norm1(C) sqrt(8 T log(1/delta)) / (n eps), the scale
     of the Laplace noise of each selection (Talwar, Thakurta, Zhang, "Nearly optimal
-    private LASSO", NIPS 2015, Algorithm 2). No adjacency is printed. Under
-    ``zero_out``, the sensitivity is L_1 norm1(C) / n.
+    private LASSO", NIPS 2015, Algorithm 2). No adjacency is stated. Under ``zero_out``,
+    the sensitivity is L_1 norm1(C) / n.
 
     Parameters
     ----------
@@ -98,7 +100,7 @@ def talwar2015(laws: Laws, epsilon: float, delta: float) -> float:
 
 
 def chaudhuri2011(laws: Laws, epsilon: float, delta: float) -> float:
-    """Return the z printed for pure objective perturbation.
+    """Return the z stated for pure objective perturbation.
 
     The noise has density exp(-eps' norm2(b) / 2) for Lambda = 1, with
     eps' = eps - 2 log(1 + beta / ridge) (Chaudhuri, Monteleoni, Sarwate, JMLR 2011,
@@ -118,14 +120,14 @@ def chaudhuri2011(laws: Laws, epsilon: float, delta: float) -> float:
     left = epsilon - 2 * curvature
     if left <= 0:
         raise Unsupported(
-            f"epsilon={epsilon:g}: must exceed {2 * curvature:.3g}, what "
-            "the printed constant takes for the curvature; give a larger ridge"
+            f"epsilon={epsilon:g}: must exceed {2 * curvature:.3g}, the part that the "
+            "printed constant spends on the curvature; use a larger ridge"
         )
     return 2 / left
 
 
 def kifer2012(laws: Laws, epsilon: float, delta: float) -> float:
-    """Return the z printed for Gaussian objective perturbation.
+    """Return the z stated for Gaussian objective perturbation.
 
     The paper prints sigma^2 = Lambda^2 (8 log(2/delta) + 4 eps) / eps^2 for
     ridge >= 2 beta / eps (Kifer, Smith, Thakurta, "Private convex empirical risk
@@ -144,8 +146,8 @@ def kifer2012(laws: Laws, epsilon: float, delta: float) -> float:
     least = 2 / epsilon
     if math.expm1(curvature) * least > 1 + 1e-12:
         raise Unsupported(
-            f"epsilon={epsilon:g}: the printed constant needs a ridge of at "
-            f"least {least:.3g} beta, on the scale of the sum over the records"
+            f"epsilon={epsilon:g}: the printed constant needs a ridge of at least "
+            f"{least:.3g} beta in the objective that is a sum over the records"
         )
     square = 8 * (math.log(2) + log_inverse(delta)) + 4 * epsilon
     return math.sqrt(square) / epsilon
@@ -172,7 +174,8 @@ def ghazi2024(costs: Floats, epsilon: float, delta: float) -> tuple[float, int]:
     """
     if epsilon > 1:
         raise Unsupported(
-            f"epsilon={epsilon:g}: must be at most 1 for the printed noise and end"
+            f"epsilon={epsilon:g}: must be at most 1 for the noise and the stopping "
+            "rule of the paper"
         )
     left = log_inverse(delta)
     z = 32 * math.sqrt(2 * (math.log(20) + left)) / epsilon
@@ -183,7 +186,7 @@ def ghazi2024(costs: Floats, epsilon: float, delta: float) -> tuple[float, int]:
 
 
 def arora2020(laws: Laws, epsilon: float, delta: float) -> float:
-    """Return the z printed for one-pass noisy descent (in Remark 1).
+    """Return the z stated for one-pass noisy descent (in Remark 1).
 
     The noise is sigma = 8 L sqrt(log(1/d)) / (sqrt(n) e) with d = delta/3 and
     e = epsilon / (8 sqrt(log(1/d))), hence 64 L log(3/delta) / (sqrt(n) epsilon)
@@ -274,7 +277,7 @@ def printed_multiplier(
     Parameters
     ----------
     name : str or None
-        Name of the rule, one of ``PAPERS``; None if no constant is printed.
+        Name of the rule, one of ``PAPERS``; None if no constant is stated.
     laws : tuple of Law
         The laws of all releases.
     epsilon, delta : float
@@ -284,7 +287,7 @@ def printed_multiplier(
     """
     if name not in PAPERS:
         raise UsageError(
-            "calibration=paper: no noise constant is printed for this algorithm, "
-            "use calibration=certified"
+            "calibration=paper: no noise constant is printed for this algorithm; use "
+            "calibration=certified"
         )
     return PAPERS[name](laws, epsilon, delta) / adjacency.of_sum(1.0)

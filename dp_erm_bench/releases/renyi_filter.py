@@ -26,7 +26,8 @@ Steps = Callable[[Mechanisms, Indices], Array]
 STEPS = (Gaussian, Laplace, PoissonGaussian, FixedSizeGaussian)
 """Kinds of release that a step may contain.
 
-Their curves bound the divergence in both directions, under both adjacencies.
+The curves of these kinds bound the divergence in both directions, under both
+adjacencies.
 """
 
 REACH, HIGHEST = 5.0, 512
@@ -72,7 +73,7 @@ class RenyiFilterMechanism(NestedMechanism):
     Attributes
     ----------
     made : Mechanisms
-        Mechanisms of the steps, for auditors; empty before the use.
+        The mechanisms of the steps, which auditors read; empty before the use.
     """
 
     release: "RenyiFilter"
@@ -89,7 +90,7 @@ class RenyiFilterMechanism(NestedMechanism):
         run : callable
             Makes the steps, given their mechanisms and their kinds, of shape (t,).
         most : int
-            Largest number of steps, at most the declared one.
+            Largest number of steps, at most the declared number.
 
         Raises
         ------
@@ -99,8 +100,8 @@ class RenyiFilterMechanism(NestedMechanism):
         self.spend(1)
         if most > self.release.most:
             raise BudgetExhausted(
-                f"release {self.release.name} was declared {self.release.most} steps "
-                f"and is asked for {most}"
+                f"release {self.release.name} was declared for at most "
+                f"{self.release.most} steps, but {most} were requested"
             )
         kinds = self.passing_kinds(float(self.scale.min()))
         releases = self.release.parts(kinds, self.z)
@@ -111,7 +112,10 @@ class RenyiFilterMechanism(NestedMechanism):
         return output
 
     def passing_kinds(self, m: float) -> Indices:
-        """Return the kinds of the steps that pass, (t,); all pass without noise."""
+        """Return the kinds of the steps that pass, shape (t,).
+
+        Without noise all steps pass.
+        """
         drawn = uniforms(self.seeds[0], 0, self.release.most)
         # The last sum may be below 1 by rounding.
         bounds = np.cumsum(self.release.chances)[:-1]
@@ -129,7 +133,10 @@ class RenyiFilterMechanism(NestedMechanism):
         return kinds[: bisect.bisect(range(1, kinds.size + 1), False, key=is_exceeded)]
 
     def finish(self, early: bool = False) -> None:
-        """Raise an error if the uses made are not those of the steps that passed."""
+        """Raise an error if uses of the steps' mechanisms are not the certified ones.
+
+        ``early`` means that the run may have ended before its last use.
+        """
         self.made.finish(early)
 
 
@@ -137,11 +144,11 @@ class RenyiFilterMechanism(NestedMechanism):
 class RenyiFilter(NestedRelease):
     """The random steps of a run, as long as they stay below a fixed Renyi curve.
 
-    The noise of a step is given. Its kind is drawn at random, without the data, and
-    stays secret with the run. Steps are made as long as the sum of the Renyi curves of
-    the steps so far is at most r / (2 z^2) at all whole orders r from 2 to the last
-    one, R = ``highest_order(z)``. Then the run, including the kinds, has at most the
-    curve
+    The noise of a step is given. The kind of a step is drawn at random, without the
+    data, and stays secret like the run. Steps are made as long as the sum of the Renyi
+    curves of the steps so far is at most r / (2 z^2) at all whole orders r from 2 to
+    the last one, R = ``highest_order(z)``. Then the run, including the kinds, has at
+    most the curve
 
         e(a) = c(a) / (a - 1),  c the chords of r (r - 1) / (2 z^2), r = 1, 2, .., R,
 
@@ -170,8 +177,8 @@ class RenyiFilter(NestedRelease):
     Parameters
     ----------
     multiplier : float
-        Multiplier of the steps, noise scale / (weight * sensitivity). It does not
-        depend on z.
+        Noise multiplier of the steps: noise scale divided by weight * sensitivity. It
+        does not depend on z.
     chances : tuple of float
         The probability of each kind.
     steps : tuple of tuple of Release

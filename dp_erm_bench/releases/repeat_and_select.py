@@ -28,8 +28,8 @@ CUT = 1000.0
 INSIDE = (*STEPS, RenyiFilter)
 """Kinds of release that a run may contain.
 
-Their curves bound the divergence in both directions, under both adjacencies, as the
-proof below assumes.
+The curves of these kinds bound the divergence in both directions, under both
+adjacencies, as the proof below assumes.
 """
 
 Attempt = Any
@@ -194,12 +194,13 @@ def check_apart(attempt: Any, name: str) -> None:
     # A method with `super()` holds its class.
     held = sorted({*code.co_freevars} - {"__class__"} if code else ())
     if code is None or held or isinstance(attempt.__self__, type):
-        shared = f", and this one holds {', '.join(held)}" if held else ""
+        shared = f"; this function holds {', '.join(held)}" if held else ""
         line = getattr(getattr(attempt, "__code__", None), "co_firstlineno", "")
         raise SharedVariables(
-            f"release {name}: what makes a run must be a method of the solver, as in "
-            f"mechanisms[{name!r}](self.attempt), for a function within another one"
-            f"{line and f' (line {line})'} may keep what an earlier run left{shared}"
+            f"release {name}: the function that makes a run must be a method of the "
+            f"solver, as in mechanisms[{name!r}](self.attempt), because a nested "
+            f"function{line and f' (line {line})'} may keep data of an earlier "
+            f"run{shared}"
         )
 
 

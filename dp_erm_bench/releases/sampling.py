@@ -1,4 +1,9 @@
-"""Secret samples of records, including Poisson samples of independent records."""
+"""Releases that are computed from secret samples of records.
+
+A mechanism draws its samples itself and keeps them secret. The base classes serve all
+kinds of samples. `PoissonMechanism` draws Poisson samples, which contain each record
+independently of the others with the same probability, the *rate*.
+"""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -54,8 +59,8 @@ class CoinStream:
 class SamplingMechanism(AdditiveMechanism):
     """Samples records, and adds noise to a value computed from the sample.
 
-    The sample belongs to the mechanism. It is drawn from its own random stream, which
-    is secret like the noise.
+    The mechanism draws the sample itself, from a random stream that is secret like the
+    noise.
 
     Amplification by sampling is proved for a new secret sample at each use. So the
     mechanism checks that each trial takes exactly one sample for each use. Samples of
@@ -66,7 +71,7 @@ class SamplingMechanism(AdditiveMechanism):
     Attributes
     ----------
     kind : str
-        Name of a sample in messages.
+        Name of this kind of samples in messages.
     is_secret : bool
         Whether a sample is secret. A sample that always contains all records in their
         own order is not secret.
@@ -123,16 +128,20 @@ class SamplingMechanism(AdditiveMechanism):
     def _require_samples(self, uses: int) -> None:
         """Raise NotSampled unless all trials have taken one sample for each use."""
         if self._again:
-            self._refuse_samples("another one was taken before its use")
+            self._refuse_samples(
+                "another sample was taken before the last one was used"
+            )
         left = min(self._left)
         if left < uses:
-            self._refuse_samples(f"has {max(left, 0)} for the next {uses}")
+            self._refuse_samples(
+                f"there are {max(left, 0)} samples for the next {uses} uses"
+            )
 
     def _refuse_samples(self, wrong: str) -> None:
         if self._charged < 1.0:
             raise NotSampled(
-                f"release {self.release.name} is certified for one {self.kind} of "
-                f"rate {self._charged:g} at each use, and {wrong}"
+                f"release {self.release.name} is certified for one {self.kind} of rate "
+                f"{self._charged:g} at each use, but {wrong}"
             )
 
     def publish(self, value: Array, coordinate: Indices | None = None) -> Array:
@@ -159,8 +168,8 @@ class SamplingMechanism(AdditiveMechanism):
         if self._again:
             self._require_samples(0)
         for left in filter(None, self._left):
-            lacking = f"{-left} uses had none" if left < 0 else f"{left} had no use"
-            self._refuse_samples(lacking)
+            lacking = "uses had no sample" if left < 0 else "samples had no use"
+            self._refuse_samples(f"{abs(left)} {lacking}")
 
 
 class PoissonMechanism(SamplingMechanism):
@@ -251,7 +260,7 @@ class SampledRelease(Release):
         """Raise UsageError if ``positive=True`` set the sensitivity at a rate < 1."""
         if self.halved and self.rate < 1 and is_change_only(self.sensitivity):
             raise UsageError(
-                f"release {self.name}: over a Poisson sample each record's own term "
+                f"release {self.name}: with Poisson samples, the term of each record "
                 "must be at most half of the sensitivity, which of_sum(bound, "
-                "positive=True) is not for; declare of_sum(bound)"
+                "positive=True) does not ensure; declare of_sum(bound)"
             )

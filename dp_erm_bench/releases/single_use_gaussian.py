@@ -3,9 +3,9 @@
 A run publishes ``times`` vectors. m of them are gradients of one record each, for the
 first m records of a uniform random order of all n. The others contain no record at all.
 The numbers of the uses that publish gradients are public, and drawn without the data.
-Every vector gets normal noise of deviation s. Its sensitivity is that of one record,
-Delta: L under ``zero_out``, 2 L under ``replace_one``, for gradients of norm at most L.
-With mu = Delta / s:
+Every vector gets normal noise of standard deviation s. Its sensitivity is that of one
+record, Delta: L under ``zero_out``, 2 L under ``replace_one``, for gradients of norm at
+most L. With mu = Delta / s:
 
 1. Let the neighbours D, D' differ in the record i; they are fixed before the order is
    drawn. Given the order o and all earlier answers, the queries on D and D' are equal
@@ -78,9 +78,9 @@ class SingleUseLaw(Law):
     Attributes
     ----------
     fresh : int
-        m, the number of records that are read.
+        The number m of records that are read.
     records : int
-        n > m, the number of all records.
+        The number n > m of all records.
     """
 
     name: ClassVar[str] = "single_use"
@@ -170,14 +170,16 @@ class SingleUseMechanism(AdditiveMechanism):
         self.everyone = False
 
     def permutation(self, trial: int) -> Indices:
-        """Return the records of a trial in the order in which they are read, (n,)."""
+        """Return the records of a trial in the order of reading, shape (n,)."""
         if not self.release.drawn:
             return np.arange(self.release.records)
         drawn = uniforms(self.order_seeds[trial], 0, self.release.records)
         return np.argsort(drawn, kind="stable")
 
     def next_records(self, trial: int, count: int) -> Indices:
-        """Return the records that a trial's next ``count`` gradients read, (count,).
+        """Return the records that a trial's next ``count`` gradients read.
+
+        The result has the shape (count,).
 
         If an audit has set ``everyone``, return all records instead. In such an audit,
         the other records contribute nothing.
@@ -191,7 +193,7 @@ class SingleUseMechanism(AdditiveMechanism):
         if done + count > self.release.fresh:
             raise BudgetExhausted(
                 f"release {self.release.name} was declared to read "
-                f"{self.release.fresh} records and is asked for record {done + count}"
+                f"{self.release.fresh} records, but record {done + count} was requested"
             )
         if trial not in self._orders:
             self._orders[trial] = self.permutation(trial)
@@ -206,7 +208,7 @@ class SingleUseMechanism(AdditiveMechanism):
             if self.used and read != self.release.fresh:
                 raise NotSampled(
                     f"release {self.release.name} is certified for reading "
-                    f"{self.release.fresh} records of its order, and {read} were taken"
+                    f"{self.release.fresh} records of its order, but {read} were taken"
                 )
 
 
@@ -222,9 +224,9 @@ class SingleUseGaussian(Release):
     times : int
         Number of published vectors, with and without a record.
     records : int
-        n, the number of records.
+        The number n of records.
     fresh : int
-        m, the number of records that are read, at most n.
+        The number m of records that are read, at most n.
     drawn : bool
         Whether the mechanism draws the order of the records and keeps it secret. With
         False, it is the given order of the records.

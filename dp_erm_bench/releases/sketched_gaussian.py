@@ -1,4 +1,4 @@
-"""Normal noise on a random sketch of a vector; the sketch is published with it.
+"""Normal noise on a random sketch of a vector; the sketch is published, too.
 
 After the mechanism gets the vector v, it draws A, an m x p matrix with entries
 N(0, 1/m). It publishes A and b = A v + N(0, scale^2 I_m). The privacy loss is as
@@ -47,7 +47,7 @@ CUT_OFF = 1e-40
 RATIO, SHORTEST, PANELS, ORDER = 1.05, 1e-8, 48, 8
 """Parameters of the panels on which R is integrated.
 
-They are the ratio of successive ends, the first end divided by the last, the number of
+These are the ratio of successive ends, the first end divided by the last, the number of
 panels across the law, and the number of nodes per panel.
 """
 RESOLVED = 500.0
@@ -128,12 +128,12 @@ class SketchMechanism(Mechanism):
     release: "SketchedGaussian"
 
     def publish(self, value: Array) -> Array:
-        """Return the sketch A, with the noisy product as last column, (B, m, p + 1).
+        """Return the sketch A with the noisy product as last column.
 
         Parameters
         ----------
         value : array of shape (B, p)
-            The vector v of each trial.
+            The vector v of each trial. The result has the shape (B, m, p + 1).
         """
         rows, start = self.release.rows, self._drawn
         normal = self.unit_noise(1, self.release.draws_of(value.shape[1]))[:, 0]
@@ -152,15 +152,15 @@ class SketchMechanism(Mechanism):
 
 @dataclass(frozen=True, eq=False)
 class SketchedGaussian(Release):
-    """A random sketch A of a vector v, and A v plus normal noise.
+    """Publishes a random sketch A of a vector v, and A v plus normal noise.
 
     Parameters
     ----------
     sensitivity : float
-        The largest change of v in the euclidean norm; the noise has the deviation
-        z * sensitivity.
+        The largest change of v in the euclidean norm. The standard deviation of the
+        noise is z * sensitivity.
     rows : int
-        m, the length of the sketch.
+        The length m of the sketch.
     """
 
     mechanism = SketchMechanism

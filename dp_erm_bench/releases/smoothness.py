@@ -81,6 +81,7 @@ def _with_constants(problem: Problem) -> ERMProblem:
     """Return the problem, or raise Unsupported if it has no smoothness constants."""
     if not isinstance(problem, ERMProblem):
         raise Unsupported(
-            f"smoothness=private: a problem of {problem.kind} has no such constants"
+            f"smoothness=private: problems of {problem.kind} have no smoothness "
+            "constants"
         )
     return problem

@@ -10,7 +10,7 @@ Seeds = NDArray[np.uint32]
 
 
 def stream_seeds(identities: Sequence[str], purpose: str) -> Seeds:
-    """Return the 128-bit seeds of the trials' streams for one purpose, (B, 4).
+    """Return the 128-bit seeds of the trials' streams for one purpose, shape (B, 4).
 
     A stream depends only on the identity of the trial and the purpose. So the draws of
     a trial do not depend on its batch, its process or the order of trials. Two trials

@@ -1,12 +1,16 @@
 """Captions of figures: which runs are behind a figure, and what guarantees they have.
 
+A *line* consists of the runs with one label in a panel, usually those of one algorithm.
+
 Captions are made from the rows that were drawn. A fact that is the same for all panels
-is written once. A fact that differs is written with its panel or line.
+is written once. A fact that differs is written with its panel or line. Names of lines
+are in double quotes, because they may contain commas.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +31,9 @@ if TYPE_CHECKING:
 MOST_NAMES = 8
 """Largest number of lines or panels that a sentence names."""
 
+FEW, MANY = 2, 4
+"""A group of at least `MANY` names is described by the others if these are few."""
+
 NAMED_RUNS = 3
 """Largest number of runs that a caption names; log.txt names all runs."""
 
@@ -41,11 +48,36 @@ def join_paragraphs(*parts: str) -> str:
 
 
 def name_few(names: Iterable[str]) -> str:
-    """Return at most `MOST_NAMES` names as text, with the number of further names."""
+    """Return a string of at most `MOST_NAMES` names, and of the number of others."""
     names = [*dict.fromkeys(names)]
     more = [f"{len(names) - MOST_NAMES} more"] if len(names) > MOST_NAMES else []
-    apart = "; " if any("," in name for name in names) else ", "
+    unquoted = (re.sub(r'"[^"]*"', "", name) for name in names)
+    apart = "; " if any("," in name for name in unquoted) else ", "
     return apart.join([*names[:MOST_NAMES], *more])
+
+
+def quote_line(line: str) -> str:
+    """Return the label of a line in double quotes."""
+    return f'"{line}"'
+
+
+def _name_group(names: Iterable[str], everyone: Iterable[str], kind: str) -> str:
+    """Return the names of a group as a string, or "all lines except" and few others.
+
+    Parameters
+    ----------
+    names : iterable of str
+        The names of the group.
+    everyone : iterable of str
+        The names of all groups.
+    kind : str
+        What the names are of, `lines` or `panels`; if empty, the group is always named.
+    """
+    own = [*dict.fromkeys(names)]
+    others = [name for name in dict.fromkeys(everyone) if name not in own]
+    if kind and len(own) >= MANY and 0 < len(others) <= FEW:
+        return f"all {kind} except {' and '.join(others)}"
+    return name_few(own)
 
 
 def drawn_rows(charts: Sequence[Chart]) -> pd.DataFrame | None:
@@ -64,28 +96,30 @@ def drawn_rows(charts: Sequence[Chart]) -> pd.DataFrame | None:
 
 
 def tell_apart(rows: pd.DataFrame, texts: pd.Series[str]) -> str:
-    """Return the text that all rows share, or else each text with its panels or lines.
+    """Return the string that all rows share, or else each with its panels or lines.
 
-    If the texts differ, empty texts are left out.
+    If the strings differ, empty strings are left out.
 
     Parameters
     ----------
     rows : DataFrame
         Rows with the columns `TITLE` and `LABEL`.
     texts : Series
-        The text of each row, on the same index.
+        The string of each row, on the same index.
     """
     pairs = rows[[TITLE, LABEL]].assign(text=texts.to_numpy()).drop_duplicates()
     if pairs["text"].nunique() == 1:
         return str(pairs["text"].iloc[0])
-    whose = pairs[TITLE]
+    whose, kind = pairs[TITLE], "panels"
     if pairs[[TITLE, "text"]].drop_duplicates()[TITLE].duplicated().any():
-        whose = pairs[LABEL]
+        whose, kind = pairs[LABEL].map(quote_line), "lines"
         if pairs[[LABEL, "text"]].drop_duplicates()[LABEL].duplicated().any():
             by_line = pairs.groupby([LABEL, "text"], sort=False)[TITLE]
-            whose = whose + " in " + by_line.transform(name_few)
+            whose, kind = whose + " in " + by_line.transform(name_few), ""
     groups = whose.groupby(pairs["text"], sort=False)
-    return "; ".join(f"{text} ({name_few(names)})" for text, names in groups if text)
+    return "; ".join(
+        f"{text} ({_name_group(names, whose, kind)})" for text, names in groups if text
+    )
 
 
 def caption_of(
@@ -112,13 +146,13 @@ def caption_of(
     folders : sequence of Path
         The results folders, with the manifests of the runs.
     statistic : str
-        The statistic in words; if empty, the statistic of the charts is named.
+        A description of the statistic; if empty, the statistic of the charts is named.
     rows : DataFrame or None
         Drawn rows with `TITLE` and `LABEL`; if None, the rows of the charts.
     """
     rows = drawn_rows(charts) if rows is None else rows
     beneath = [
-        f"{' and '.join(one.look(line).label for line in group)} ({one.name})"
+        f"{' and '.join(quote_line(one.look(line).label) for line in group)} ({one.name})"
         for one in charts
         for group in lines_alike(one)
     ]
@@ -169,7 +203,7 @@ def _statistic_in_words(chart: Chart) -> str:
 
 
 def facts_of_panels(rows: pd.DataFrame) -> dict[str, dict[str, str]]:
-    """Return facts on data, objective and budget: a text for each fact and panel."""
+    """Return facts on data, objective and budget: a string for each fact and panel."""
     facts: dict[str, dict[str, str]] = {}
     for title, own in rows.groupby(TITLE, sort=False):
         sizes = own["n"].astype(float)
@@ -195,19 +229,19 @@ def facts_of_panels(rows: pd.DataFrame) -> dict[str, dict[str, str]]:
 
 
 def words_of(values: pd.Series[Any]) -> str:
-    """Return the distinct texts of a column, joined by "or"."""
+    """Return the distinct strings of a column, joined by "or"."""
     return literal_text(" or ".join(text_of(values).unique()[:MOST_NAMES]))
 
 
 def span_of(values: pd.Series[Any]) -> str:
-    """Return the numbers of a column as text; more than three numbers as a range."""
+    """Return the numbers of a column as a string; more than three as a range."""
     found = sorted({float(one) for one in values.dropna()})
     words = [f"{one:.6g}" if one % 1 == 0 else f"{one:.3g}" for one in found]
     return ", ".join(words) if len(words) <= 3 else f"{words[0]} to {words[-1]}"
 
 
 def _uses_in_words(rows: pd.DataFrame) -> str:
-    """Return a text on uses of the data outside the privacy budget, by line."""
+    """Return a string on uses of the data outside the privacy budget, by line."""
     texts = text_of(rows["uncharged"])
     found = {use for text in texts.unique() for use in text.split(",")} - {""}
     said = []
@@ -223,14 +257,17 @@ def _unproved_lines(rows: pd.DataFrame) -> str:
     share = (rows["epsilon_certified"] / rows["epsilon"]).astype(float).fillna(math.inf)
     share = share.where(rows["epsilon"].astype(float) < math.inf, 0.0)
     worst = share.groupby(rows[LABEL], sort=False).max()
-    lines = [
-        f"{line} (none is proved)" if math.isinf(most) else f"{line} ({most:.2f} times)"
+    found = [
+        f"{'none proved' if math.isinf(most) else f'{most:.2f} times the nominal one'} "
+        f"for {quote_line(str(line))}"
         for line, most in worst.items()
         if most > 1 + 1e-6
     ]
-    if not lines:
+    if not found:
         return "The certified epsilon of every line is at most the nominal one."
-    return f"Certified epsilon unknown, or above the nominal one: {name_few(lines)}."
+    if len(found) < len(worst):
+        found.append("at most the nominal one for all other lines")
+    return f"Certified epsilon: {'; '.join(found)}."
 
 
 def origin_in_words(rows: pd.DataFrame, *folders: Path) -> str:

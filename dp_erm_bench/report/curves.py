@@ -1,4 +1,8 @@
-"""Look up the report runs of one line of a panel in the tidy table."""
+"""Look up the report runs of one line of a panel in the tidy table.
+
+A *line* consists of the runs of one algorithm. *Report runs* are all runs except those
+for tuning.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ class Finals(NamedTuple):
     Attributes
     ----------
     values : ndarray of shape (runs,)
-        Infinite where a run diverged.
+        The values of the runs; infinite where a run diverged.
     sets : ndarray of shape (runs,)
         The seed of each run's data.
     """
@@ -99,7 +103,8 @@ class LineErrors(RunsAlong):
     zeros : ndarray of shape (seeds,)
         The relative error of w = 0 on the problem of each run; nan if unknown.
     seconds : ndarray of shape (seeds, k)
-        Time up to each checkpoint: the time of the batch over its number of trials.
+        Seconds up to each checkpoint: the time of the batch divided by its number of
+        trials.
     """
 
     errors: Array
@@ -259,7 +264,7 @@ def _axis_of_runs(rows: pd.DataFrame) -> str:
 
 
 def _on_one_axis(rows: pd.DataFrame, of: str, axis: str) -> Array:
-    """Return the values of each run at the union of all checkpoints, (trials, k).
+    """Return the values of each run at the union of all checkpoints, shape (trials, k).
 
     Runs on different data may have different lengths and checkpoints. The values of
     such a run are interpolated between its checkpoints. Beyond its end the last value

@@ -1,4 +1,8 @@
-"""Lines with bands along an axis: statistics over runs, and how they are drawn."""
+"""Lines with bands along an axis: statistics over runs, and how they are drawn.
+
+A *line* consists of the runs with one label in a panel, usually those of one algorithm,
+and is drawn as one curve.
+"""
 
 from __future__ import annotations
 
@@ -165,7 +169,8 @@ class Chart:
     along : str
         The scale of an axis along runs, `linear` or `passes`; empty for any other axis.
     scales : (str, str)
-        The scales of the x and y axes. The first is empty if the x axis has words.
+        The scales of the x and y axes. The first is empty if the values of the x axis
+        are strings.
     shapes : mapping of str to float, str or mapping
         How bounds depend on the axis, by label; see `drawn_shape`.
     anchor : str

@@ -1,4 +1,7 @@
-"""Estimate which of two algorithms is better on other families of datasets."""
+"""Estimate which of two algorithms is better on other families of datasets.
+
+A *line* consists of the runs of one algorithm. Runs that diverged or failed are *lost*.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ class Contrast(NamedTuple):
     Attributes
     ----------
     families, problems : int
-        Number of families, and of problems.
+        Numbers of families and of problems on which both lines ran.
     ratio : float
         Geometric mean of the ratio of A's median error to B's: over the problems of
         each family, then over families. It is infinite if on some problem half of the
@@ -50,22 +53,24 @@ class Contrast(NamedTuple):
 def compare_pairs(
     errors: Errors, families: Mapping[str, str] = MappingProxyType({})
 ) -> dict[tuple[str, str], Contrast]:
-    """Return the comparison of each line A with each other line B, by (A, B).
+    """Return the comparison of each line A with every other line B, for the key (A, B).
 
-    This is a Bayesian bootstrap over families. The weights of families are drawn from
-    the flat Dirichlet distribution, with the same draws for all pairs. The runs of each
-    line on a problem are resampled with replacement, and their median is compared.
+    The probabilities come from a Bayesian bootstrap over families. The weights of
+    families are drawn from the flat Dirichlet distribution, with the same draws for all
+    pairs. The runs of each line on a problem are resampled with replacement, and the
+    medians of the resampled runs are compared.
 
     For k families, the variance of a mean under these weights is (k - 1) / (k + 1) of
-    the unbiased estimate. The deviations that the weights cause are therefore stretched
-    by the square root of the inverse. Suppose that two lines are equal and that their
-    differences by family are normal. Then P(better) > .95 for 7 % of the pairs with
-    k = 8, 10 % with k = 4 and 13 % with k = 3. It would ideally be 5 %. Without
-    stretching it is 10, 14 and 19 %.
+    the unbiased estimate. The deviations from the mean that the weights cause are
+    therefore stretched: they are multiplied by sqrt((k + 1) / (k - 1)). Suppose that
+    two lines are equal and that their differences by family are normal. Then P(better)
+    > .95 for 7 % of the pairs with k = 8, 10 % with k = 4 and 13 % with k = 3. Ideally
+    these shares would be 5 %. Without stretching they are 10, 14 and 19 %.
 
-    A ratio of 1 counts half as better. So does an unknown ratio, which arises if both
-    lines are lost, on different problems. Neither the choice of settings nor the
-    dataset within its family is resampled.
+    A draw with a ratio of 1 counts one half in the probability of being better. So does
+    a draw with an unknown ratio, which arises if the runs of both lines are lost, on
+    different problems. Neither the choice of settings nor the dataset within its family
+    is resampled.
 
     Parameters
     ----------

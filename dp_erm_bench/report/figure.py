@@ -1,4 +1,7 @@
-"""Figures of an experiment: each kind is a dataclass whose fields are yaml keys."""
+"""Figures of an experiment: each kind is a dataclass whose fields are yaml keys.
+
+A *line* consists of the runs with one label in a panel, usually those of one algorithm.
+"""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def latex_figure(caption: str, stem: str, wide: bool = False) -> str:
 
 
 def escape_latex(text: str) -> str:
-    """Return a text escaped for LaTeX."""
+    """Return a string escaped for LaTeX."""
     return text.replace(r"\$", "$").translate(ESCAPED)
 
 
@@ -313,7 +313,7 @@ def _write_literally(text: Text) -> None:
 
 
 def wrap_text(text: str, letters: int) -> str:
-    """Return a text wrapped to a number of letters per line; formulas stay whole."""
+    """Return a string wrapped to a number of letters per line; formulas stay whole."""
     formulas = iter(MATH.findall(text))
     words = MATH.sub(lambda one: "\0" * len(_speak_formula(one)), text)
     words = words.replace(" = ", "\xa0=\xa0")

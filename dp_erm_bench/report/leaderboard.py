@@ -1,4 +1,8 @@
-"""The leaderboard: its standings, figures, page of Markdown and small tables."""
+"""The leaderboard: its standings, figures, page of Markdown and small tables.
+
+A *line* consists of the runs with one label in a panel, usually those of one algorithm.
+Runs that diverged or failed are *lost*.
+"""
 
 from __future__ import annotations
 
@@ -77,10 +81,11 @@ COLUMNS = (
     *("zero", "majority", "factor", "beats_zero", "unbeaten", "place"),
 )
 UNTUNED = """\
-- *untuned* is the error with the settings of a rule (see [auto](auto.md)), divided by
-  the error with tuned settings. It is a geometric mean over the problems on which both
-  ran. The runs with a rule have 10 of the report seeds. For `feature_covariance` the
-  rule clips before the scaling, but the tuned settings clip after it.
+- *untuned*: the error with the default settings, which a rule computes without tuning
+  (see [auto](auto.md)), divided by the error with tuned settings. The table shows the
+  geometric mean over the problems on which both ran. The untuned runs use 10 of the
+  report seeds. For `feature_covariance`, the default settings clip before the scaling,
+  but the tuned settings clip after it.
 """
 
 BOARDS = {
@@ -450,7 +455,7 @@ def page_of_board(folder: Path) -> str:
         origins.setdefault(of["made"], []).append(panel)
     made, told = ", ".join(origins), [*about["notes"]]
     if len(origins) > 1:
-        made = f"runs of {len(origins)} combinations of code and machine"
+        made = f"runs from {len(origins)} combinations of code and machine"
         groups = "; ".join(", ".join(own) for own in origins.values())
         told.append(f"These groups of problems were run separately: {groups}.")
     notes = "\n- ".join(["", *told])
@@ -511,12 +516,13 @@ def _answer_of_board(board: str, rows: pd.DataFrame, pairs: pd.DataFrame) -> str
     worst = rows.loc[(rows["line"] == first) & rows["status"].eq("ok"), "factor"].max()
     near = beside.loc[rival]
     return (
-        f"- **{title}**: `{first}` ranks first, by its mean probability to have a "
-        f"smaller error than another algorithm. Its nearest rival is `{rival}`. On "
-        f"other data, the error of `{first}` is smaller than that of `{rival}` with "
-        f"probability {100 * near['better']:.0f} %. On average, it is "
-        f"{near['ratio']:.2g} times as large. On these problems, it is at most "
-        f"{worst:.3g} times the smallest error."
+        f"- **{title}**: `{first}` ranks first: it has the highest probability, on "
+        "average, of a smaller error than another algorithm. The nearest rival is "
+        f"`{rival}`. On other data, the error of `{first}` is smaller than that of "
+        f"`{rival}` with probability {100 * near['better']:.0f} %. The error of "
+        f"`{first}` is {near['ratio']:.2g} times that of `{rival}` on average. On the "
+        f"problems of this board, the error of `{first}` is at most {worst:.3g} times "
+        "the smallest error."
     )
 
 
@@ -529,8 +535,8 @@ def _note_on_statistics(ranking: pd.DataFrame) -> str:
     factor = _three_digits(own["factor"].median())
     return (
         f"\n\nOn the squared loss, the error of `ssp` is {factor} times the smallest "
-        "error, in the median over problems.\nWang (2018) finds the adaptive form of "
-        "`ssp` better than existing methods on nearly all data sets.\n"
+        "error (median over problems).\nWang (2018) finds that the adaptive form of "
+        "`ssp` is better than existing methods on nearly all data sets.\n"
         "[papers.md](papers.md) compares both results."
     )
 
@@ -597,7 +603,7 @@ def _table_of_winners(rows: pd.DataFrame) -> str:
 def _cells_by_epsilon(
     cells: pd.Series[str], name: str, epsilons: list[float]
 ) -> pd.DataFrame:
-    """Return texts as a table: the rows are names, the columns are epsilons."""
+    """Return strings as a table: the rows are names, the columns are epsilons."""
     names = cells.index.get_level_values(0).unique()
     table = cells.unstack().reindex(index=names, columns=epsilons)
     return table.rename(columns="epsilon = {:g}".format).rename_axis(name)
@@ -626,7 +632,7 @@ def _table_of_pairs(
     fewest = pairs["families"].min()
     told = _page_template("families").substitute(
         count=len(names),
-        some=f" (for some pairs {fewest})" if fewest < len(names) else "",
+        some=f" (only {fewest} for some pairs)" if fewest < len(names) else "",
         names=", ".join(sorted(names)),
     )
     return f"{told}\n\n{markdown_table(grid.rename(columns=short).rename_axis(''))}"
@@ -655,7 +661,7 @@ def _problems_unbeaten(rows: pd.DataFrame, models: pd.DataFrame) -> str:
         lines.append(
             f"- No algorithm beats {word} on these problems: {'; '.join(named)}."
             if named
-            else f"- Some algorithm beats {word} on every problem."
+            else f"- On every problem, at least one algorithm beats {word}."
         )
     return "\n".join(lines)
 
@@ -695,11 +701,11 @@ def _problem_section(
         panels[panel]["facts"],
         "",
         markdown_table(errors.fillna("-")),
-        f"On held-out records, each cell has the {told}.\n",
+        f"The next table shows results on held-out records: {told}.\n",
         markdown_table(held_out.fillna("-")),
         *(
-            f"- `{line}` did not run at epsilon {_epsilons(own['epsilon'])}, with the "
-            f"message `{own['reason'].iloc[0]}`"
+            f"- `{line}` refuses this problem at epsilon {_epsilons(own['epsilon'])}: "
+            f"`{own['reason'].iloc[0]}`"
             for line, own in skipped
         ),
         "",
@@ -749,7 +755,7 @@ def _facts_of_problem(runs: pd.DataFrame) -> str:
 
 
 def _three_digits(value: float) -> str:
-    """Return a number as text with three digits."""
+    """Return a number as a string with three digits."""
     if not math.isfinite(value):
         return f"{value}"
     return f"{value:.3g}" if value < 1e4 else f"{value:.0e}"

@@ -1,4 +1,8 @@
-"""Figures of lines along an axis, either from runs or computed without runs."""
+"""Figures of lines along an axis, either from runs or computed without runs.
+
+A *line* is drawn as one curve. It consists of the runs of one algorithm, or comes from
+a *source*, which computes it without runs. A *cell* is one plot of a figure.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def slopes_in_words(axis: str, lines: Mapping[str, RunsAlong]) -> str:
-    """Return the measured slopes of lines as text; empty if no slope is known."""
+    """Return the measured slopes of lines as a string; empty if no slope is known."""
     values = [
         f"{style_of(line).label} {rate.slope:.2f}{_interval_in_words(rate)}"
         for line, rate in lines.items()
@@ -48,7 +52,7 @@ def slopes_in_words(axis: str, lines: Mapping[str, RunsAlong]) -> str:
 
 
 def _interval_in_words(rate: Scaling) -> str:
-    """Return the interval of a measured slope as text; empty if unknown."""
+    """Return the interval of a measured slope as a string; empty if unknown."""
     known = rate.quantity and np.isfinite(rate.interval).all()
     return " [{:.2f}, {:.2f}]".format(*rate.interval) if known else ""
 
@@ -161,8 +165,8 @@ class Noise(LineSource):
     releases : mapping of str to Released
         The release of each line, by its label.
     n, p, n_iter, epsilon, constraint
-        Records and features of the problem, passes over the data, epsilon of the
-        budget (delta is 1/n^2), and name of the constraint.
+        Numbers of records and features of the problem, number of passes over the data,
+        epsilon of the budget (whose delta is 1/n^2), and name of the constraint.
     """
 
     axis: str
@@ -279,31 +283,38 @@ NUMBERS = [name for name, one in COLUMNS.items() if one.dtype in (NUMBER, COUNT)
 
 @dataclass(frozen=True)
 class LinesCell:
-    """One cell of a figure: lines along an axis, from report runs or from a source.
+    """One cell of a figure, which shows lines along an axis.
+
+    The lines consist of report runs (all runs except those for tuning), or come from a
+    source.
 
     Attributes
     ----------
     title : str
         Title of the cell.
     x : str
-        The axis: a column of numbers, a key of datasets, or `quotient`. With a source,
-        a label of the axis that replaces the label of the source.
+        Name of the axis: a numeric column of the table, a parameter of datasets, or
+        `quotient` (`report.scaling`). If the cell has a source, a label that replaces
+        the source's own label of the axis.
     y : str
-        The column of the runs to draw; F(w) - F* if not given.
+        Name of the column to draw; if empty, F(w) - F* is drawn.
     panel : str
-        Label of the runs' panel, or the common start of the labels of several panels,
-        each of which is a point of the axis. With a source, the name of the source in
-        claims; by default the name of the figure.
+        Label of the runs' panel, or the beginning that the labels of several panels
+        have in common. In that case each panel is a point of the axis. If the cell has
+        a source, the name that claims use for the source; by default the name of the
+        figure.
     lines : tuple of str
         Labels of the runs' lines, in the order of the legend.
     source : mapping
-        For lines that need no run: a `kind` of `SOURCES`, and the keys of this kind.
+        A description of lines that need no run: its `kind` is a name in `SOURCES`, and
+        its other keys are the parameters of this kind. Empty for lines of runs.
     shapes : mapping of str to float, str or mapping
-        Bounds by their label in the legend. A power of the axis (a number or a
-        fraction) or `log` is drawn through the first point of `anchor`. A mapping such
-        as `{power: -1/2, times: 3}` is drawn as it is.
+        Theoretical bounds to draw, by their label in the legend. A power of the axis (a
+        number or a fraction) or `log` is drawn through the first point of `anchor`. A
+        mapping such as `{power: -1/2, times: 3}` is drawn as it is.
     anchor : str
-        The line through which bounds are drawn; the first one if not given.
+        Label of the line through whose first point bounds are drawn; the first line if
+        empty.
     """
 
     title: str
@@ -392,7 +403,7 @@ class Lines(Figure):
     notes : tuple of str
         Further lines of the caption.
     label : str
-        Label of the y axis; that of the first cell if not given.
+        Label of the y axis; if empty, the label of the first cell is used.
     """
 
     name: str

@@ -1,4 +1,9 @@
-"""Figures of a paper's panels: against passes and epsilon, an overview, and a log."""
+"""Figures of a paper's panels: errors against passes and epsilon, and an overview.
+
+A *line* consists of the runs of one algorithm, and is drawn as one curve. The authors'
+curves were read off the figures of their paper. The file log.txt lists the runs, and
+the lines that are missing.
+"""
 
 from __future__ import annotations
 
@@ -64,16 +69,17 @@ class Panel:
     lines : tuple of str
         Labels of the lines drawn against passes, in the order of the legend.
     over_epsilon : tuple of str
-        Lines drawn against epsilon. The label of their runs at other epsilons than 1 is
+        Lines drawn against epsilon. Their runs at epsilons other than 1 have the label
         "<line> over epsilon".
     authors : mapping of str to str
-        The name of the authors' decoded curve for a line, by the label of the line.
+        The authors' name of the algorithm, by the label of the line. The curve of this
+        algorithm was read off the authors' figure.
     note : str
         A sentence for the caption that is about this panel alone.
     log_passes : bool
         Whether passes beyond 1 are on a log scale.
     epsilon : float
-        The epsilon of the lines against passes.
+        The epsilon of the runs that are drawn against passes.
     """
 
     name: str
@@ -86,7 +92,7 @@ class Panel:
     epsilon: float = 1.0
 
     def __post_init__(self) -> None:
-        """Raise UsageError for an invalid file name or curves that were not decoded."""
+        """Raise UsageError for an invalid file name or an unknown curve of authors."""
         check_stem(self.name)
         for curve in self.authors.values():
             registry.check_choice("authors", curve, sorted(decoded_curves(self.name)))
@@ -107,11 +113,12 @@ class PanelRuns:
     panel : Panel
         The panel.
     lines : mapping of str to LineErrors
-        The lines that ran, against passes, at the panel's epsilon.
+        The runs of each line at the panel's epsilon, by the label of the line. Lines
+        that did not run are left out.
     over_epsilon : mapping of str to list of (float, LineErrors)
-        The runs of each line, sorted by epsilon.
+        The runs of each line at each epsilon, sorted by epsilon.
     missing : mapping of str to str
-        The reason for each missing line, by line.
+        The reason why a line, or one epsilon of a line, is missing.
     """
 
     panel: Panel
@@ -121,7 +128,7 @@ class PanelRuns:
 
     @property
     def along_passes(self) -> list[Chart]:
-        """Return the charts of the lines against passes, none if no line ran.
+        """Return the charts of the lines against passes; empty if no line ran.
 
         The authors' curves are means. If they are drawn, the lines are means, too.
         """
@@ -135,7 +142,7 @@ class PanelRuns:
 
     @property
     def along_epsilon(self) -> list[Chart]:
-        """Return the chart of the final errors against epsilon, none if no line ran."""
+        """Return the chart of final errors against epsilon; empty if no line ran."""
         lines = {line: final_errors(runs) for line, runs in self.over_epsilon.items()}
         title = f"{self.panel.title}, over ε"
         return [chart_of_lines(title, "ε", lines)] if lines else []
@@ -174,7 +181,7 @@ def _authors_curves() -> dict[str, Any]:
 
 
 def decoded_curves(panel: str) -> dict[str, tuple[Array, Array]]:
-    """Return the authors' curves of a panel.
+    """Return the curves of a panel that were read off the authors' figure.
 
     Parameters
     ----------
@@ -185,8 +192,8 @@ def decoded_curves(panel: str) -> dict[str, tuple[Array, Array]]:
     -------
     dict of str to (ndarray, ndarray)
         Line `[(passes, error)]` of shape (k, 2) and band `[(passes, low, high)]` of
-        shape (k, 3) by the authors' name of the algorithm; empty if no figure of the
-        authors was decoded.
+        shape (k, 3) by the authors' name of the algorithm; empty if no curve of the
+        panel was read off.
     """
     panels = _authors_curves()["panels"]
     return {
@@ -196,7 +203,7 @@ def decoded_curves(panel: str) -> dict[str, tuple[Array, Array]]:
 
 
 def source_in_words() -> str:
-    """Return a sentence on the source of the decoded numbers."""
+    """Return a sentence on the source of the numbers that were read off figures."""
     return str(_authors_curves()["source"])
 
 
@@ -211,7 +218,8 @@ class Panels(Figure):
     name : str
         Name of the overview's file; empty for the overview of the whole paper.
     alone : bool
-        Whether each panel also has its own sheet, and log.txt is written.
+        Whether to draw a sheet for each panel and to write log.txt, in addition to the
+        overview.
     """
 
     panels: tuple[Panel, ...]
@@ -322,7 +330,7 @@ def write_log(drawing: Drawing, drawn: Sequence[PanelRuns]) -> Path:
 
 
 def open_choices(folder: Path) -> list[str]:
-    """Return a text for each open choice of a folder.
+    """Return a string for each open choice of a folder.
 
     A choice is open if a better setting may lie beyond the settings that were tried.
     """

@@ -1,4 +1,8 @@
-"""Plots of any results: curves, performance profiles, and maps of winners."""
+"""Plots of any results: curves, performance profiles, and maps of winners.
+
+A *line* is a set of runs that are drawn as one curve, usually those of one algorithm. A
+sheet has *cells*, and each cell is one plot.
+"""
 
 from __future__ import annotations
 
@@ -140,11 +144,12 @@ def draw_winners(ax: Axes, factors: pd.DataFrame, marks: pd.DataFrame) -> None:
         The axes to draw on.
     factors : DataFrame
         Errors divided by the best of their column, at least 1; nan where a line did not
-        run. Rows are lines. Columns are pairs of data and epsilon, with the same data
-        side by side.
+        run. Rows are lines. Each column is a pair of a panel and an epsilon. Columns of
+        the same panel are adjacent.
     marks : DataFrame
-        Marks in the shape of `factors`: `wins` or `ties` for lines, and `NOTHING` for
-        w = 0, or for a row that is not private, if no line beats it.
+        A string for each entry of `factors`: `wins` for the best line, `ties` for lines
+        that cannot be distinguished from the best line, and `NOTHING` for w = 0 or the
+        constant model if no line beats this baseline. Other entries are empty.
     """
     shown = np.log10(np.clip(factors.to_numpy(float), 1.0, WORST))
     scale: dict[str, Any] = {"vmin": 0.0, "vmax": math.log10(WORST)}
@@ -260,7 +265,7 @@ def _titled_charts(drawn: Shown, named: bool) -> Iterator[tuple[str, Chart]]:
 
 
 def _scale_along(values: pd.Series[Any], along: bool) -> str:
-    """Return the scale of the x axis for a column of values; empty for words."""
+    """Return the scale of the x axis for a column of values; empty for strings."""
     if values.dtype.kind not in "iuf":
         return ""
     return "log" if style.suits_log_scale([*values]) else "linear"
@@ -423,7 +428,7 @@ def _measure_in_words(drawn: Shown) -> str:
 def winners_sheet(drawn: Shown, width: str) -> Sheet:
     """Return the sheet with the map of winners: the best line of each problem.
 
-    The parameters and errors are those of `profiles_sheet`.
+    The parameters and exceptions are those of `profiles_sheet`.
     """
     table, factors = _standings_of_view(drawn, MOST_ROWS)
     marks = _grid_of(table, "place").fillna("")
@@ -496,7 +501,7 @@ def plot(
         The kind of plot: lines, performance profiles over panels and epsilon, or a map
         of winners.
     statistic : {'median', 'quantiles', 'interval', 'mean'}
-        Line and band over the seeds, see `STATISTICS`.
+        The statistics over the seeds that a curve and its band show, see `STATISTICS`.
     where : mapping of str to value or list
         Values of columns to keep, as in ``{"epsilon": 1}``.
     width : {'column', 'page', 'slide'}
@@ -602,9 +607,9 @@ class Curves(Figure):
     x, y, statistic, width : str
         As in `plot`.
     panel, line, facet : tuple of str
-        Columns, as in `plot`; written as lists in the yaml.
+        Names of columns, as in `plot`. In the yaml file they are lists.
     where : mapping
-        Values of columns to keep.
+        The values to keep, by the name of the column.
     about : str
         The beginning of the caption.
     """

@@ -1,5 +1,8 @@
 """Final values of a line along n, p, epsilon, or the quotient of two bounds.
 
+A *line* consists of the runs of one algorithm. A *family* is a set of panels whose
+names have the same beginning; each panel is one point of the axis.
+
 The quotient of each panel of a family is the bound on DP-CD over the bound on DP-SGD in
 Mangold et al. (ICML 2022, section 3.4). For convex losses the bound on DP-CD is
 norm_{M^-1}(L) R_M and the bound on DP-SGD is Lambda R_I, up to the same factor.
@@ -170,7 +173,8 @@ def log_slope(x: Array, values: Array) -> float:
     Parameters
     ----------
     x, values : ndarray of shape (k,)
-        The slope is nan unless all values are positive and finite and k >= 2.
+        Coordinates of the points. The slope is nan unless k >= 2 and all values are
+        positive and finite.
     """
     usable = np.isfinite(values).all() and (values > 0).all()
     if len(x) < 2 or not usable:
@@ -194,7 +198,8 @@ def scaling_of_line(
     table : DataFrame
         The tidy table, one row per checkpoint.
     panel, line, axis : str
-        Labels of panel and line; the column, or key of the dataset, that varies.
+        Labels of the panel and of the line, and the name of the column or of the
+        dataset's parameter that varies.
     quantity : str
         The column to return instead, such as `excess_risk`; F(w) - F* if empty.
 
@@ -278,8 +283,8 @@ def finals_along(
 ) -> Scaling:
     """Return the final values of a line along `n`, `p`, `epsilon` or `quotient`.
 
-    Against the quotient, the values are relative errors. Otherwise they are excess
-    risks, or the given quantity.
+    Along the quotient, the values are relative errors. Otherwise they are excess risks,
+    or the given quantity.
 
     Parameters
     ----------
@@ -288,17 +293,17 @@ def finals_along(
     config : mapping
         The experiment's resolved configuration.
     panel : str
-        Label of the panel, or the common start of the labels of a family.
+        Label of the panel, or the beginning that the labels of a family have in common.
     axis, line : str
-        The axis that varies; label of the line.
+        The axis along which values are returned, and the label of the line.
     quantity : str
-        As in `scaling_of_line`; not used against the quotient.
+        As in `scaling_of_line`; not used along the quotient.
 
     Raises
     ------
     Missing
-        If there are no values, or a panel of the line did not run. The message says
-        why.
+        If there are no values, or the line did not run on one of the panels. The
+        message gives the reason.
     """
     if axis != QUOTIENT:
         blocks = [str(block["panel"]) for block in config.get("blocks") or ()]

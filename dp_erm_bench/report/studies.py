@@ -56,7 +56,7 @@ class Nonzeros(Figure):
     Attributes
     ----------
     name, title : str
-        Name of the file; title above the plot.
+        Name of the file, and title above the plot.
     datasets : tuple of str
         Names of datasets, or of sets of LIBSVM.
     about : str
@@ -163,7 +163,7 @@ XLABELS = {
 
 @dataclass(frozen=True)
 class Accounting(Study):
-    """Figure of the noise by accountant, and of the guarantees of printed constants."""
+    """Figure of the noise by accountant, and of the guarantees of papers' constants."""
 
     file = "accounting.csv"
 
@@ -224,7 +224,7 @@ def _draw_relative_noise(ax: Axes, name: str, rows: pd.DataFrame) -> None:
 
 
 def _draw_proved_epsilon(ax: Axes, name: str, rows: pd.DataFrame) -> None:
-    """Draw the epsilon proved for printed noise, divided by the nominal epsilon."""
+    """Draw the epsilon proved for the paper's noise, divided by the nominal epsilon."""
     rows = rows[(rows["accountant"] == "paper") & rows["epsilon_proved"].notna()]
     rows = rows.assign(proved=rows["epsilon_proved"] / rows["epsilon"])
     lines = [

@@ -1,5 +1,7 @@
 """The look of figures: colour, marker and size of every line, scales and ticks.
 
+A *line* consists of the runs with one label, usually those of one algorithm.
+
 The look of a line depends on its label in the table. Colours are those of Okabe and Ito
 ("Color Universal Design", 2008), which readers with colour-vision deficiency can
 distinguish. Markers distinguish lines in grey.
@@ -261,7 +263,7 @@ def forget_styles() -> None:
 
 
 def literal_text(text: str) -> str:
-    r"""Return a text escaped so that pictures show it literally.
+    r"""Return a string escaped so that pictures show it literally.
 
     Dollar signs are written ``\$``, so that none begins a formula. A letter that the
     font lacks is written as its code, as in ``\u4e2d``.
@@ -360,7 +362,7 @@ def suits_log_scale(values: Sequence[float]) -> bool:
 def place_of_infinity(values: Sequence[float]) -> float:
     """Return the position that stands for infinity on a log axis.
 
-    It is one step beyond the largest value.
+    The position is one step beyond the largest value.
     """
     known = [one for one in values if 0.0 < one < math.inf]
     step = known[-1] / known[-2] if len(known) > 1 else 10.0
@@ -445,7 +447,7 @@ RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def plain_number(tick: float) -> str:
-    """Return a number as text, with a power of ten only if it would be long."""
+    """Return a number as a string, with a power of ten only if it would be long."""
     if tick == 0.0 or 1e-4 <= abs(tick) < 1e5:
         return f"{tick:.6g}"
     digits, _, exponent = f"{tick:.5e}".partition("e")

@@ -1,4 +1,7 @@
-"""Select, name and summarise the rows that a plot or an exported table shows."""
+"""Select, name and summarise the rows that a plot or an exported table shows.
+
+A *line* consists of the rows that a plot draws as one curve.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +101,7 @@ class View:
         Columns, parameters of the algorithms, or keys of the datasets. If empty, `x` is
         `passes`, and `y` is the first of `FIRST` that the table has.
     panel, line : tuple of str
-        Columns that tell panels and lines apart.
+        Columns that distinguish panels and lines.
     facet : tuple of str or None
         Columns that split panels further; None means epsilon if it varies.
     statistic : str
@@ -135,17 +138,17 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """The rows that a view shows, with texts about them for the caption.
+    """The rows that a view shows, with strings about them for the caption.
 
     Attributes
     ----------
     rows : DataFrame
-        The rows, with text columns `panel`, `facet` and `line`, the columns `_x` and
-        `_y`, and the columns that `baseline_columns` and `with_beyond` add.
+        The rows, with columns of strings `panel`, `facet` and `line`, the columns `_x`
+        and `_y`, and the columns that `baseline_columns` and `with_beyond` add.
     view : View
         The view, with all names filled in.
     pooled : str
-        A text that says which runs the statistics pool.
+        A string that says which runs the statistics pool.
     left_out : tuple of str
         Sentences on trials that are not drawn.
     unlike : str
@@ -161,7 +164,7 @@ class Shown:
 
     @property
     def statistic_in_words(self) -> str:
-        """Return a text that names the statistic and the runs that it pools."""
+        """Return a string that names the statistic and the runs that it pools."""
         words, levels = STATISTICS[self.view.statistic]
         runs, shared, warning = self.pooled.partition("; ")
         told = f"{words} over {join_words(runs.split(', '), 'and')}"
@@ -202,7 +205,7 @@ class Shown:
 
 
 def join_words(words: Sequence[str], last: str) -> str:
-    """Return words as one text, with commas and `last` before the last word."""
+    """Return words as one string, with commas and `last` before the last word."""
     return f" {last} ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
@@ -413,7 +416,7 @@ def _measured_rows(rows: pd.DataFrame, y: str) -> tuple[pd.DataFrame, tuple[str,
 
 
 def _name_lines(ends: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
-    """Return the panel, facet and line of every run, and a text on the pooled runs."""
+    """Return panel, facet and line of every run, and a string on the pooled runs."""
     import pandas as pd
 
     names = pd.DataFrame(index=ends.index)
@@ -442,7 +445,7 @@ def _name_lines(ends: pd.DataFrame, view: View) -> tuple[pd.DataFrame, str]:
 def _values_in_words(
     values: pd.Series[Any], one: str, name: str, first: bool
 ) -> pd.Series[str]:
-    """Return values as words, preceded by their key if they would be unclear alone."""
+    """Return values as strings, after their key if they would be unclear alone."""
     words, numbers = text_of(values), values.dtype.kind in "iuf"
     if name == PANEL and numbers:
         return f"{one} = " + words
@@ -593,7 +596,7 @@ def summary_of(drawn: Shown) -> pd.DataFrame:
 
 
 def summary_text(table: pd.DataFrame, kind: str) -> str:
-    """Return a summary as text: all rows as `csv`, or a grid with the best in bold.
+    """Return a summary as a string: all rows as `csv`, or a grid with the best bold.
 
     The rows of the grid are problems (panel and x), and its columns are lines. If there
     are more lines than problems, the lines are the rows. A problem's name says if
@@ -627,7 +630,7 @@ def _plain_place(at: object) -> str:
 
 
 def _reasons_without_winner(table: pd.DataFrame, x: str) -> pd.Series[str]:
-    """Return for each row a reason, in brackets, if no line wins its problem.
+    """Return the reasons, in brackets, why no line wins the problem of each row.
 
     If lines cannot be compared, the sentences of `Shown.unlike` say so.
     """
@@ -643,7 +646,7 @@ def _reasons_without_winner(table: pd.DataFrame, x: str) -> pd.Series[str]:
 
 
 def _numbers_in_words(table: pd.DataFrame) -> pd.Series[str]:
-    """Return the median of each row as text, with its interval if known."""
+    """Return the median of each row as a string, with its interval if known."""
     median, low, high = (table[name].map("{:.3g}".format) for name in NUMBERS)
     return median.where(
         table[NUMBERS[1]].isna(), median + " [" + low + ", " + high + "]"
@@ -651,12 +654,12 @@ def _numbers_in_words(table: pd.DataFrame) -> pd.Series[str]:
 
 
 def latex_table(grid: pd.DataFrame, bold: pd.DataFrame) -> str:
-    """Return a table as a LaTeX tabular of booktabs, with escaped texts.
+    """Return a table as a LaTeX tabular of booktabs, with escaped strings.
 
     Parameters
     ----------
     grid, bold : DataFrame
-        The texts, and whether each is bold. Index and columns are the headings.
+        The strings, and whether each is bold. Index and columns are the headings.
     """
     styled = grid.style.format(escape="latex").format_index(escape="latex")
     styled = styled.format_index(escape="latex", axis="columns")
@@ -666,7 +669,7 @@ def latex_table(grid: pd.DataFrame, bold: pd.DataFrame) -> str:
 
 
 def markdown_table(grid: pd.DataFrame) -> str:
-    """Return a table of texts as Markdown, with its index as the first column."""
+    """Return a table of strings as Markdown, with its index as the first column."""
     code = str.maketrans({"|": r"\|", "<": r"\<", "\n": " "})
     rows = [[str(grid.index.name or ""), *grid.columns], *grid.itertuples(name=None)]
     safe = [" | ".join(str(cell).translate(code) for cell in row) for row in rows]

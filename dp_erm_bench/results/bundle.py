@@ -288,7 +288,7 @@ def _objects_of(value: Any) -> list[dict[str, Any]]:
 
 
 def _without_seeds(value: Any) -> Any:
-    """Return a part of a configuration without keys and texts that set seeds."""
+    """Return a part of a configuration without keys and strings that set seeds."""
     if isinstance(value, dict):
         return {k: _without_seeds(one) for k, one in value.items() if k not in SEEDS}
     if isinstance(value, list):

@@ -18,7 +18,7 @@ class Column(NamedTuple):
     meaning : str
         Description of its values.
     empty : str
-        Cases in which the value is missing, or a text is empty.
+        Cases in which the value is missing, or a string is empty.
     unit : str
         Unit; empty for a name or a pure number.
     higher : bool

@@ -127,13 +127,13 @@ def asked_columns(spec: Mapping[str, Any]) -> Row:
 
 
 def labels_and_settings(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the labels and settings of trials, except seeds, as columns of text."""
+    """Return the labels and settings of trials, except seeds, as columns of strings."""
     every = settings_in_words(rows).drop(columns=EDITED, errors="ignore")
     return pd.concat([rows[LABELS].apply(text_of), every], axis=1)
 
 
 def _name_strengths(rows: pd.DataFrame, words: pd.Series[str]) -> pd.Series[str]:
-    """Return the strengths of penalties as texts; those of a rule get its name.
+    """Return the strengths of penalties as strings; those of a rule get its name.
 
     A strength that is 1/n in all its rows becomes `1/n`. A strength that is usual for
     its dataset in all its rows becomes `usual`. If both hold, the name that fits more
@@ -231,7 +231,7 @@ def _values_never_run(finals: pd.DataFrame, owner: pd.Series[str]) -> dict[str, 
 
 
 def _keys_apart(every: pd.DataFrame, in_a: pd.Series[bool]) -> str:
-    """Return a text on the keys for which A and B have no common value.
+    """Return a string on the keys for which A and B have no common value.
 
     The text is empty if there is no such key. The sides then differ in seeds.
     """
@@ -377,7 +377,7 @@ def compare_sides(
 
 
 def labels_of_settings(every: pd.DataFrame) -> pd.DataFrame:
-    """Return labels of settings: `LABELS`, `ALWAYS`, and a text of the other keys.
+    """Return labels of settings: `LABELS`, `ALWAYS`, and a string of other keys.
 
     The text, `setting`, has only keys whose values differ.
     """

@@ -188,7 +188,7 @@ def parse_object(text: bytes) -> dict[str, Any] | None:
 
 
 FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
-"""Pattern for the start of a text that a spreadsheet would run as a formula.
+"""Pattern for the start of a string that a spreadsheet would run as a formula.
 
 Apostrophes may precede it.
 """
@@ -197,7 +197,7 @@ Apostrophes may precede it.
 def escape_formula(value: Any) -> Any:
     """Return a cell of a csv file, with an apostrophe if a spreadsheet would run it.
 
-    Numbers, and texts that are numbers, are returned unchanged.
+    Numbers, and strings that are numbers, are returned unchanged.
     """
     if not isinstance(value, str) or not FORMULA.match(value):
         return value
@@ -247,7 +247,7 @@ def write_text(folder: Path, name: str, text: str) -> None:
 
 
 def read_text(folder: Path, name: str, again: str = "") -> str | None:
-    """Return the text of a file in a results folder; None if there is no such file.
+    """Return the content of a text file in a results folder; None if it is missing.
 
     Parameters
     ----------
@@ -262,7 +262,7 @@ def read_text(folder: Path, name: str, again: str = "") -> str | None:
     Raises
     ------
     UsageError
-        If the file cannot be read, or is not a text.
+        If the file cannot be read, or is not text in UTF-8.
     """
     if not (folder / name).is_file():
         return None
@@ -310,9 +310,11 @@ def sealed_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def checked_lines(path: Path) -> Iterator[bytes | None]:
-    """Yield the lines of a plan without checksums, and None for each invalid line.
+    """Yield the lines of a plan without their checksums; None for an invalid line.
 
-    A line is invalid if it is damaged, repeated or missing.
+    A line is invalid if it is damaged or repeats another line. The last line of a plan
+    states the number of lines. If lines are missing, None is yielded at the end for
+    each of them.
     """
     if not path.is_file():
         return

@@ -55,7 +55,7 @@ def write_run(folder: Path, content: Mapping[str, Any]) -> None:
     """Write the manifest of a run, and copy it as the latest manifest.
 
     The file is named by the key `run`. Values that JSON cannot represent are written as
-    text. Notes on the table in the latest manifest are kept.
+    strings. Notes on the table in the latest manifest are kept.
 
     Raises
     ------

@@ -1,4 +1,8 @@
-"""Settings in a results table: their texts, labels of lines, and the final rows."""
+"""Settings in a results table as strings, labels of lines, and the final rows.
+
+A *line* consists of the runs with one label, usually those of one algorithm. The
+*owner* of a key is the algorithm or the dataset that has the key as a parameter.
+"""
 
 from __future__ import annotations
 
@@ -52,12 +56,12 @@ MADE = re.compile(r"(?P<algorithm>[^,]+)(, [\w.]+=.*)?")
 
 
 def parameters_of_rule(rule: str) -> list[str]:
-    """Return the names of the parameters set by a rule, from a text of `rule`."""
+    """Return the names of the parameters set by a rule, from a string of `rule`."""
     return rule.partition(": ")[2].split()
 
 
 def settings_in_words(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return all settings of rows, except seeds, as columns of text.
+    """Return all settings of rows, except seeds, as columns of strings.
 
     Parameters
     ----------
@@ -196,7 +200,7 @@ def short_of(column: object) -> str:
 
 
 def first_words(every: pd.DataFrame) -> pd.Series[str]:
-    """Return the first non-empty text of each row; empty if there is none."""
+    """Return the first non-empty string of each row; empty if there is none."""
     return every.replace("", None).bfill(axis=1).iloc[:, 0].fillna("")
 
 
@@ -254,7 +258,7 @@ def _unpack_column(
     column: str,
     usual: Callable[[str, str], Any] = lambda _, __: "",
 ) -> pd.DataFrame:
-    """Return the keys of a JSON column as columns of text, named `OWNER.KEY`.
+    """Return the keys of a JSON column as columns of strings, named `OWNER.KEY`.
 
     Without an owner, the columns are named by the key alone. ``usual`` returns an
     owner's value of a key for the rows that do not have the key.
@@ -282,7 +286,7 @@ def _unpack_column(
 
 
 def mapping_of(text: str) -> dict[str, Any]:
-    """Return the mapping in a text of JSON; empty if the text is not a mapping."""
+    """Return the mapping in a string of JSON; empty if it is not a mapping."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
@@ -291,7 +295,7 @@ def mapping_of(text: str) -> dict[str, Any]:
 
 
 def _values_in_words(values: Sequence[Any]) -> list[str]:
-    """Return values as text; numbers get six digits, or all if two would look equal."""
+    """Return values as strings; numbers get six digits, or all if two look equal."""
     numbers = {one for one in values if isinstance(one, float)}
     alike = Counter(f"{one:.6g}" for one in numbers)
 
@@ -305,7 +309,7 @@ def _values_in_words(values: Sequence[Any]) -> list[str]:
 
 
 def text_of(column: pd.Series[Any]) -> pd.Series[str]:
-    """Return a column as text; missing values become empty."""
+    """Return a column as strings; missing values become empty."""
     import pandas as pd
 
     codes, unique = pd.factorize(column)
@@ -324,7 +328,7 @@ def differing_columns(
     Parameters
     ----------
     rows : DataFrame
-        Columns of text from `settings_in_words`; an empty cell equals any other.
+        Columns of strings from `settings_in_words`; an empty cell equals any other.
     base : DataFrame
         Columns that already separate the rows, on the same index.
     names : sequence of str

@@ -1,8 +1,9 @@
 """Statistics over the runs of a results table: pools, bands, comparisons, winners.
 
-Runs that diverged or failed are called *lost*. They count as infinitely bad, never as
-missing. Random draws (for intervals) have a fixed seed, so the same table gives the
-same numbers.
+A *line* consists of the runs that a figure draws as one curve, usually those of one
+algorithm. Runs that diverged or failed are called *lost*. They count as infinitely bad,
+never as missing. Random draws (for intervals) have a fixed seed, so the same table
+gives the same numbers.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ def check_alike(rows: pd.DataFrame, by: Sequence[str], remedy: str) -> str:
     Returns
     -------
     str
-        A text on the differences between the runs of a group, such as `5 seeds` or
-        `5 seeds, 3 splits`.
+        A string that describes the differences between the runs of a group, such as `5
+        seeds` or `5 seeds, 3 splits`.
 
     Raises
     ------
@@ -67,14 +68,14 @@ def check_alike(rows: pd.DataFrame, by: Sequence[str], remedy: str) -> str:
 
 
 DRAWS, SPLITS = ("draw of the data", "draws of the data"), ("split", "splits")
-"""Words for one and for several values of `dataset_seed`.
+"""Singular and plural names of the values of `dataset_seed`.
 
 The first pair is for generated data, the second for other data.
 """
 
 
 def pooled_in_words(rows: pd.DataFrame, by: Sequence[str]) -> str:
-    """Return the largest numbers that a group pools, such as `5 seeds, 3 splits`.
+    """Return the largest numbers of seeds in a group, such as `5 seeds, 3 splits`.
 
     Seeds of a dataset are called splits, or draws for generated data.
 
@@ -192,14 +193,16 @@ class Standing(NamedTuple):
         `tie` if it contains the error or there is no interval; empty if the error of
         w = 0 is unknown.
     beats_constant : str
-        The same for the constant model, compared as in `Beyond`.
+        As `beats_zero`, for the constant model. `Beyond` says which values are
+        compared.
     unbeaten : str
-        The baseline that may be as good: `w = 0`, or else the name of the constant
-        model. Empty if every baseline with an error is beaten. Without an intercept no
-        w gives the constant model, which then counts only if it is better.
+        The baseline that is not beaten: `w = 0`, or else the name of the constant
+        model. Empty if every baseline with a known error is beaten. Without an
+        intercept no w gives the constant model, so this model then counts only if it is
+        better.
     place : str
-        Only lines with an interval that beat all baselines have a place. It is `wins`
-        for the smallest median. It is `ties` for lines that a test at 95 % cannot
+        Only lines with an interval that beat all baselines have a place. The place is
+        `wins` for the smallest median, and `ties` for lines that a test at 95 % cannot
         distinguish from the winner. Otherwise it is empty.
     """
 
@@ -254,7 +257,11 @@ def with_beyond(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _constant_in(models: Mapping[str, Mapping[str, Any]]) -> tuple[str, float, str]:
-    """Return how the constant model is compared: its quantity, value and name."""
+    """Return the quantity, value and name for comparisons with the constant model.
+
+    The name states the quantity if it is not the objective. The result is empty, with
+    the value nan, if there is no constant model.
+    """
     for title, name in CONSTANTS.items():
         own = models.get(title, {})
         if "train_risk" in own:
@@ -338,7 +345,7 @@ def places_of_lines(
     zero: float,
     others: Mapping[Key, Beyond] | None = None,
 ) -> dict[Key, Standing]:
-    """Return for each line of a problem whether it beats the baselines, wins or ties.
+    """Return how each line of a problem compares with baselines and other lines.
 
     All figures, tables and leaderboards use this definition.
 
@@ -427,7 +434,7 @@ def _ends_of_draws(drawn: Array | None) -> tuple[float, float]:
 
 
 def _lies_below(low: float, high: float, level: float) -> str:
-    """Return `YES`, `NO` or `TIE`: whether an interval lies below a level."""
+    """Return `YES` for an interval below a level, `NO` for one above, else `TIE`."""
     return YES if high < level else NO if low > level else TIE
 
 
@@ -491,20 +498,26 @@ def baseline_columns(rows: pd.DataFrame, y: str) -> pd.DataFrame:
 
 
 def models_of(text: Any) -> dict[str, dict[str, Any]]:
-    """Return the measures of each model in a text of `references`; empty if invalid."""
+    """Return the measures of each model in a string of the column `references`.
+
+    The result is empty if the string is invalid.
+    """
     models = mapping_of(str(text))
     return {name: own for name, own in models.items() if isinstance(own, dict)}
 
 
 def relative_change(measure: str, a: Array, b: Array) -> Array:
-    """Return the relative change (b - a) / abs(a); 0 for equal values, even infinite.
+    """Return the relative change (b - a) / abs(a).
+
+    The change between equal values is 0, even if both are infinite. If only a is
+    infinite, the change is -1 for a = inf and inf for a = -inf.
 
     Parameters
     ----------
     measure : str
         Name of the measure. Relative errors below `FLOOR` count as `FLOOR`.
     a, b : array
-        Values of the two sides; infinite for a lost run.
+        Values before and after the change; infinite for a lost run.
     """
     if measure == "relative_error":
         a, b = np.maximum(a, FLOOR), np.maximum(b, FLOOR)
@@ -622,9 +635,11 @@ def estimate_sum(
 
 
 def _count_telling_units(values: Array) -> float:
-    """Return the number of values, where the most frequent one counts once.
+    """Return the number of units (rows of values) for the choice of an interval.
 
-    The number is infinite if all values are equal, since they have no error.
+    All units with the most frequent value together count once.
+
+    The number is infinite if all units are equal, since their mean then has no error.
     """
     largest = np.abs(values).max(axis=0)
     rounded = np.round(values / np.where(largest > 0.0, largest, 1.0), ALIKE)

@@ -1,11 +1,11 @@
 """The store of a results folder: the records, the plan, and the points of searches.
 
 **records.jsonl** contains the records. All processes of all runs append lines to it,
-under the file's lock. ``{"begin":[keys],"batch":...,"run":...,"time":...}`` marks the
-start of a batch. It shows which trials a process was running when it died, and which
-trials ran together. A record starts with ``key`` and ``status``, so that records are
-found by key without parsing them. Its ``batch`` is that of the mark, a digest of the
-keys. Its ``run`` is the run that computed it.
+under the file's lock. A *mark*, ``{"begin":[keys],"batch":...,"run":...,"time":...}``,
+marks the start of a batch. It shows which trials a process was running when it died,
+and which trials ran together. A record starts with ``key`` and ``status``, so that
+records are found by key without parsing them. Its ``batch`` is that of the mark, a
+digest of the keys. Its ``run`` is the run that computed it.
 
 **plan.jsonl** assigns each trial to a line of a panel. Several runs may use one folder
 at once. Each keeps its lines in a temporary file without a name, which vanishes with

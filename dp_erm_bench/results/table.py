@@ -138,7 +138,7 @@ def table_of(chunk: Sequence[Trial], schema: Any) -> Any:
 DOUBTED = ("solver", "calibration", "uncharged")
 """Columns on which the doubt about a row's solver depends."""
 BY_DATA = frozenset(("", *Uncharged))
-"""Uses of the data that no solver declares; the empty text means no use."""
+"""Uses of the data that no solver declares; the empty string means no use."""
 
 
 def doubt_of(solver: str, calibration: Any, uncharged: Any) -> str:
@@ -277,7 +277,7 @@ def load_results(
         trajectory has one row. `checked` shows the current state, not the state in the
         file. The `panel` of a sweep is its dataset, and its `line` is the algorithm,
         each followed by other settings that vary. The column of a key contains numbers
-        if all its values are numbers, else texts as on the command line. Values are
+        if all its values are numbers, else strings as on the command line. Values are
         missing in rows without that key.
 
     Raises

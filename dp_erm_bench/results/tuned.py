@@ -1,4 +1,8 @@
-"""The settings chosen for tuned lines in a results folder, and their results."""
+"""The settings chosen for tuned lines in a results folder, and their results.
+
+A *line* consists of the trials with one label in a panel, usually those of one
+algorithm.
+"""
 
 from __future__ import annotations
 
@@ -287,7 +291,7 @@ def _choice_in_words(choice: Row) -> dict[str, Any]:
 
 
 def list_open_choices(rows: Sequence[Row] | None) -> list[str]:
-    """Return a text for each open choice.
+    """Return a string for each open choice.
 
     A choice is open if a better setting may lie beyond the settings that were tried.
     """
@@ -308,7 +312,7 @@ def open_of(
     lines: Collection[str],
     epsilon: float | None = None,
 ) -> str:
-    """Return a text on the lines of panels whose choices are open, with the reasons.
+    """Return a string on the lines of panels whose choices are open, with the reasons.
 
     Parameters
     ----------

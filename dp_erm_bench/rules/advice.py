@@ -2,14 +2,14 @@
 
 The advice depends on public numbers alone.
 
-**Evidence** is results/published/untuned.csv. It contains the error at which each rule
-ended on the problems of the leaderboard (`python -m benchmarks.rules run`). Errors F(w)
-- min F are in units of the error of w = 0. For each algorithm and kind of problem, a
-curve is fitted to the logarithms of the errors. The curve is quadratic in log z and
-linear in log p, where z = N / sqrt(p) is the number of records per direction
-(`rules.public`). All families of data have the same weight. So n, epsilon, delta and
-the adjacency enter only through N. Class sizes, sparsity and tails of the data are not
-used, because they are not public.
+**Evidence** is results/published/untuned.csv. It contains the final error of each rule
+on each *cell*, which is a problem of the leaderboard at one epsilon (`python -m
+benchmarks.rules run`). Errors F(w) - min F are in units of the error of w = 0. For each
+algorithm and kind of problem, a curve is fitted to the logarithms of the errors. The
+curve is quadratic in log z and linear in log p, where z = N / sqrt(p) is the number of
+records per direction (`rules.public`). All families of data have the same weight. So n,
+epsilon, delta and the adjacency enter only through N. Class sizes, sparsity and tails
+of the data are not used, because they are not public.
 
 **Ranges** are from cross-validation over families. They contain 80 % of the errors that
 curves made on a family when they were fitted to all other families.
@@ -41,13 +41,13 @@ Array = NDArray[np.float64]
 
 CANDIDATES: Mapping[str, tuple[str, ...]] = {
     "ridge": ("gd", "feature_covariance"),
-    "numbers": ("gd",),
+    "numbers": ("gd", "random_cd"),
     "ball": ("frank_wolfe", "gd"),
 }
 """The algorithms that `auto` may choose, by kind of problem.
 
-For regression with a ridge only gd may be chosen. With more candidates, a choice by the
-curves of other families was no better. Only the first algorithm is chosen for more
+For the Huber loss only gd may be chosen. With more candidates, a choice by the curves
+of other families was no better. Only the first algorithm is chosen for more
 features than in its evidence. Algorithms that publish a minimiser are not candidates,
 because they make uncharged uses of the data.
 """
@@ -67,7 +67,7 @@ MOST_N, MOST_P = 10**15, 10**7
 SHRINK = 0.3
 """Ridge on the coefficients of a curve, except the constant.
 
-It is needed because little is known far from the cells.
+The ridge is needed because there is little evidence far from the cells.
 """
 
 LOW, HIGH = 0.1, 0.9
@@ -83,7 +83,7 @@ class Cells:
     Attributes
     ----------
     panel, family : array of object
-        The problem, and the family of its data set, as strings.
+        The name of the problem, and the family of its data set.
     epsilon, records, p : array
         Epsilon, the number of records N in units of the noise, and the number of
         features.
@@ -134,7 +134,7 @@ def evidence() -> Mapping[tuple[str, str], Cells]:
 
 
 def share_gained(score: Any, base: Any, best: Any) -> Any:
-    """Return which share of the gain from the base rate to the optimum a score reaches.
+    """Return the gain of a score over the base rate, as a share of the optimum's gain.
 
     The share is at least -1 and at most 1. An optimum that gains less than 0.01 counts
     as if it gained 0.01.
@@ -173,7 +173,7 @@ def _cells_of(rows: Sequence[Mapping[str, str]]) -> Cells:
 
 @dataclass(frozen=True)
 class ForecastRange:
-    """An expected value, and the range that contained 80 % of left-out cells."""
+    """An expected value and its 80 % range, which the module's docstring explains."""
 
     expected: float
     low: float
@@ -181,7 +181,7 @@ class ForecastRange:
 
 
 def _design(records: Array, p: Array, within: Cells) -> Array:
-    """Return the terms of a curve at points, which are clipped to the cells' range."""
+    """Return the terms of a curve at points that are clipped to the cells' range."""
     (z, q), (z0, q0) = _places(records, p), _places(within.records, within.p)
     z, q = np.clip(z, z0.min(), z0.max()), np.clip(q, q0.min(), q0.max())
     return np.stack([np.ones_like(z), z, q, z * z], axis=-1)
@@ -225,10 +225,10 @@ def _left_out(cells: Cells, values: Array) -> Array:
 def _range_of(
     cells: Cells, values: Array, public: PublicNumbers, key: tuple[Any, ...]
 ) -> ForecastRange:
-    """Return the value expected for public numbers, and its 80 % range.
+    """Return the expected value at the public numbers of a problem, and its 80 % range.
 
-    The ``key`` contains the arguments of `_errors_of_curve`, which name the cells and
-    the values.
+    The curve is fitted to the ``values`` of the ``cells``. The ``key`` contains the
+    arguments of `_errors_of_curve` for the same cells and values.
     """
     at = np.array([public.records()]), np.array([float(public.p)])
     expected = float(_predict(cells, values, *at)[0])
@@ -261,7 +261,7 @@ class Forecast:
         The share of the gain from the base rate to the optimum, in test accuracy (or
         R2).
     few : bool
-        Whether N is smaller than in all cells, so that nothing is known.
+        Whether N is smaller than in all cells, so that there is no evidence.
     """
 
     algorithm: str
@@ -273,7 +273,7 @@ class Forecast:
 def forecast(
     algorithm: str, public: PublicNumbers, without: Collection[str] = ()
 ) -> Forecast | None:
-    """Return the result expected from a rule, None without evidence on the rule.
+    """Return the result expected from a rule; None without evidence on the rule.
 
     Parameters
     ----------
@@ -336,9 +336,9 @@ def rank_rules(
 def is_good(kind: str, algorithm: str) -> bool:
     """Return whether an algorithm's rule is reliable enough to be a default.
 
-    In some cells a rule ended above the error of w = 0, although the curve of other
-    families predicted a smaller error. The rule is reliable if the share of these cells
-    is at most `SILENT`.
+    A cell is misleading if the rule's final error was larger than the error of w = 0,
+    although the curve fitted to other families predicted a smaller error. The rule is
+    reliable if at most the share `SILENT` of its cells are misleading.
     """
     cells = evidence().get((kind, algorithm))
     if cells is None:
@@ -348,7 +348,7 @@ def is_good(kind: str, algorithm: str) -> bool:
 
 
 def expects_nothing(public: PublicNumbers, best: Forecast) -> bool:
-    """Return whether a forecast is no better than w = 0. It is False without noise."""
+    """Return whether a forecast is no better than w = 0; always False without noise."""
     hopeless = best.few or best.left.expected >= 1.0
     return math.isfinite(public.records()) and hopeless
 
@@ -394,9 +394,9 @@ class Advice:
     others : tuple of Forecast
         Forecasts of the other rules that can be defaults, the best first.
     hits : float or None
-        Share of the nearest cells for which a choice without their family was good,
-        that is, within 10 % of the best rule. None if the choice was made in another
-        way.
+        Share of the nearest cells in which the chosen rule was within 10 % of the best
+        rule, when the choice was made without the family of the cell. None if the
+        algorithm was chosen in another way.
     tuning : float
         Geometric mean, over the nearest cells, of the error divided by the error of the
         best tuned algorithm.
@@ -410,7 +410,7 @@ class Advice:
         Names of the public numbers that are below or above those of all cells; empty if
         there are none.
     cells : tuple of mapping
-        The nearest rows of the evidence.
+        The cells nearest to the problem, as rows of the evidence.
     """
 
     algorithm: str
@@ -572,7 +572,7 @@ def _nearest(cells: Cells, public: PublicNumbers) -> NDArray[np.intp]:
 
 
 def _hits(public: PublicNumbers, cells: Cells, near: NDArray[np.intp]) -> float:
-    """Return the share of near cells whose choice, without their family, was good."""
+    """Return the share of near cells where a choice without their family was good."""
     rules = {
         name: one for (kind, name), one in evidence().items() if kind == public.kind
     }
@@ -635,7 +635,7 @@ def _row(cells: Cells, i: int) -> Mapping[str, Any]:
 
 
 def _beyond(cells: Cells, public: PublicNumbers) -> str:
-    """Return in words the public numbers that are below or above those of all cells."""
+    """Return a string on the public numbers below or above those of all cells."""
     own = {
         "epsilon": (public.epsilon, cells.epsilon),
         "n epsilon": (public.records(), cells.records),

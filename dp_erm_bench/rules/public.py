@@ -59,16 +59,16 @@ class PublicNumbers:
     mu : float
         The mu of the Gaussian mechanism that spends the budget; infinite without noise.
     change : float
-        a, the sensitivity of a sum in units of the bound on a record's term: 2 or 1.
+        The sensitivity a of a sum, in units of the bound on a record's term: 2 or 1.
     strength : float
-        l2, the modulus of strong convexity of the penalty.
+        The modulus l2 of strong convexity of the penalty.
     lipschitz, curvature : float
-        G and H. For a loss without curvature, H is set to G, as if its kink were spread
-        over a margin of 1.
+        The constants G and H of the loss. For a loss without curvature, H is set to G,
+        as if its kink were spread over a margin of 1.
     at_zero : float
         F(0), the loss at margin 0 for a label at its bound, or for the label 1.
     norm : float
-        R, the declared bound on the norm of a record.
+        The declared bound R on the norm of a record.
     column, squares : float
         X, the largest declared bound on a column, and the sum of all squared bounds.
     radius : float
@@ -137,7 +137,7 @@ class PublicNumbers:
 def public_numbers(
     problem: ERM, budget: Budget, clip: float | None
 ) -> PublicNumbers | None:
-    """Return the public numbers of a problem, None if a scale is 0 or infinite.
+    """Return the public numbers of a problem; None if a scale is 0 or infinite.
 
     Without declared bounds, G R is the clipping threshold. If there is no threshold
     either, R is 1, and such a fit is refused or has no noise. If the slope of the loss
@@ -150,7 +150,7 @@ def public_numbers(
     budget : Budget
         The budget; delta may depend on n.
     clip : float or None
-        The clipping threshold, None if it is not given.
+        The clipping threshold; None if it is not given.
     """
     budget, bounds = budget.resolve_delta(problem.n), problem.dataset.bounds
     loss, G, H = problem.loss, problem.lipschitz, problem.loss.smoothness

@@ -62,7 +62,7 @@ records. The factor is sqrt(z^2 (exp(1 / z^2) - 1)) (Dong, Roth, Su 2022).
 RESIDUAL = 1 / 16
 """Default clipping threshold of algorithms without a rule, for unbounded slopes.
 
-It is in units of the bound on a gradient at w = 0.
+The threshold is in units of the bound on a gradient at w = 0.
 """
 
 EACH = 30.0
@@ -616,8 +616,9 @@ class Rule:
     meanings : mapping of str to str
         The meaning of ``auto`` for each parameter that the rule sets.
     numbers : callable
-        Returns the values of these parameters from the public numbers and the given
-        parameters. A parameter that is not returned has the default of its field.
+        A function that returns the values of these parameters, given the public numbers
+        and the other parameters. A parameter that is not returned has the default of
+        its field.
     constants : mapping of str to mapping
         The fitted keyword arguments of ``numbers``, by kind of problem. If the mapping
         is not empty, the rule sets nothing for other kinds.
@@ -642,12 +643,13 @@ class Rule:
         return self.numbers(public, given, **{**fitted, **guesses})
 
 
-SHARE = "a share of declared bounds, larger with n epsilon / sqrt(p)"
-LONG = "steps until noise moves a margin by a multiple of what costs an eighth of F(0)"
-SIZE = "what makes that of these steps, at most"
-RIDGE = "so that noise moves a margin by what costs an eighth of F(0)"
-BENDS = "half of what alone would hold noise on a margin to an eighth of F(0)"
-FITTED = "one number for all problems, the best of those tried"
+SHARE = "a share of the declared bound; the share grows with n epsilon / sqrt(p)"
+LONG = "as many as the noise allows, computed from public numbers (n, p, budget, ...)"
+SIZE = "the total length that the noise allows / the number of steps, at most"
+EIGHTH = "about an eighth of its value at w = 0"
+RIDGE = f"large enough that noise raises the objective by at most {EIGHTH}"
+BENDS = f"half of the strength at which noise raises the objective by {EIGHTH}"
+FITTED = "a constant that was fitted on the problems of the leaderboard"
 
 CLIP = {"share": 0.25, "growth": 0.35, "least": 0.25, "most": 1.0}
 DESCENT = {
@@ -669,7 +671,8 @@ RULES: Mapping[str, Rule] = {
         "3",
         {
             "passes": LONG,
-            "batch_size": "the least at which sampling costs no noise",
+            "batch_size": "the smallest size at which sampling needs at most 1.07 "
+            "times the noise of full batches",
             **STEPS,
         },
         sgd,
@@ -678,9 +681,9 @@ RULES: Mapping[str, Rule] = {
     "permutation_sgd": Rule(
         "3",
         {
-            "passes": "10, more where steps would be longer than 1/2",
-            "batch_size": "so that steps are about 1/2",
-            "step": "what makes the flow whose noise and bias are least",
+            "passes": "10, or more if steps would otherwise be longer than 1/2",
+            "batch_size": "chosen such that the step size is about 1/2",
+            "step": "minimises the estimated error due to noise and early stopping",
             "clip": SHARE,
         },
         permutation_sgd,
@@ -706,7 +709,7 @@ RULES: Mapping[str, Rule] = {
         "3",
         {
             **dict.fromkeys(("n_iter", "share", "floor"), FITTED),
-            "clip_in": "euclidean, as the threshold is",
+            "clip_in": "euclidean, because the rule for clip is for this norm",
             "clip": SHARE,
         },
         feature_covariance,
@@ -744,7 +747,8 @@ RULES: Mapping[str, Rule] = {
     "greedy_cd": Rule(
         "3",
         {
-            "n_iter": "60 (N / (30 ln 2p))^1/2 selections",
+            "n_iter": "60 sqrt(N / (30 ln 2p)), where N = n mu / 2 (n mu for "
+            "zero_out) for a mu-GDP budget",
             "step": FITTED,
             "clip": SHARE,
         },
@@ -758,7 +762,11 @@ RULES: Mapping[str, Rule] = {
     ),
     "mirror_descent": Rule(
         "3",
-        {"n_iter": FITTED, "step": "in proportion to the ball", "clip": SHARE},
+        {
+            "n_iter": FITTED,
+            "step": "larger for a larger constraint set and for less noise",
+            "clip": SHARE,
+        },
         mirror_descent,
         {
             "ball": {
@@ -773,7 +781,12 @@ RULES: Mapping[str, Rule] = {
     ),
     "frank_wolfe": Rule(
         "3",
-        {"n_iter": "steps that a selection's noise allows", "clip": SHARE},
+        {
+            "n_iter": "as many as the noise of the selections allows, computed from "
+            "public numbers (n, p, budget, ...)",
+            "clip": "a share of the declared bound; the share grows with n epsilon / "
+            "ln(2p)",
+        },
         frank_wolfe,
         {"ball": {"steps": 16.0, "growth": 0.8, "share": 1 / 8, "rise": 0.35}},
     ),
@@ -782,6 +795,6 @@ RULES: Mapping[str, Rule] = {
 
 
 def rule_of(name: str, cls: Any) -> Rule | None:
-    """Return the rule of an algorithm, None if it has none."""
+    """Return the rule of an algorithm; None if it has none."""
     found = RULES.get(name, getattr(cls, "defaults", None))
     return found if isinstance(found, Rule) else None

@@ -59,8 +59,9 @@ SHORT = 12
 def own_environment() -> dict[str, str]:
     """Return the environment of this process, and whether it is stale.
 
-    The result is that of `at_first`, except for the entry `stale`. This is not empty if
-    a file of the package was touched since, or a version or a setting has changed.
+    The result is that of `at_first`, except for the entry `stale`. This entry is not
+    empty if a file of the package was touched since the first call, or if a version or
+    a setting has changed.
     """
     return {**at_first(), STALE: "yes" * (_seen() != _environment_now())}
 
@@ -89,7 +90,9 @@ _seen = functools.cache(_environment_now)
 def first_difference(
     theirs: Mapping[str, str], ours: Mapping[str, str], mixed: bool = False
 ) -> str:
-    """Return the first difference of a worker, with a remedy; empty if none.
+    """Return the first difference between a worker's environment and ours.
+
+    The string contains a remedy. It is empty if there is no difference.
 
     Parameters
     ----------
@@ -171,12 +174,13 @@ def _installed_versions() -> dict[str, str]:
 
 
 def pins_of(batches: Iterable[tuple[Trial, ...]]) -> dict[str, str]:
-    """Return the identities that the problems and solvers of batches must have.
+    """Return the pins of batches: identities that their problems and solvers must have.
 
-    They are called pins. The identity of a problem is found by its spec as JSON. It
-    includes the content of the data, and the trials' keys were made with it. The digest
-    of an algorithm of an installed package is found by the algorithm's name. The digest
-    of a user's file is part of the spec.
+    For a problem, the key of the result is the spec of the problem as JSON, and the
+    value is the problem's identity. This identity includes the content of the data, and
+    is part of the keys of trials. For an algorithm of an installed package, the key is
+    the algorithm's name, and the value is the digest of its code. The files of a user
+    need no pin here, because the specs contain their digests.
     """
     pins: dict[str, str] = {}
     for setting in {id(one[0].setting): one[0].setting for one in batches}.values():

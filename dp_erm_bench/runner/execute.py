@@ -170,7 +170,7 @@ def _records_of(trials: Sequence[Trial]) -> list[Record]:
 
 
 def reason_of_divergence(rows: Recorder, b: int) -> str:
-    """Return why a trial diverged; empty if it did not."""
+    """Return the reason why a trial diverged; empty if it did not."""
     if not rows.finite[b]:
         return "an iterate is not finite"
     finite = math.isfinite(rows.objective[-1][b])

@@ -490,8 +490,8 @@ def loose_deltas(lines: Iterable[Line]) -> str:
 def notes_on_records(lines: Iterable[Line]) -> list[str]:
     """Return notes on each dataset's records and bounds.
 
-    They say that clipping changed some records, that all records are far below a bound,
-    or that a feature reveals the label.
+    The notes say that clipping changed some records, that all records are far below a
+    bound, or that a feature reveals the label.
     """
     found: dict[str, None] = {}
     every = {(d.content_hash, id(one)): (d, one) for d, one in datasets_of_lines(lines)}

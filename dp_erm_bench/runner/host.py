@@ -123,20 +123,21 @@ class Worker:
     pid : int
         The id of the process.
     task : sequence of tuple of Trial
-        The batches of its last task; empty if it never had a task.
+        The batches of the worker's last task; empty before the first task.
     owner : str
-        The solver from outside the package that it has run; empty if none. A worker
-        with an owner runs no other solver, so a solver can harm only its own process.
+        The solver from outside the package that the worker has run; empty if none. A
+        worker with an owner runs no other solver, so a solver can harm only its own
+        process.
     run : str
-        The run whose tasks it has had; empty if none.
+        Id of the run whose tasks the worker has had; empty before the first task.
     fresh : bool
-        Whether it has never had a task.
+        Whether the worker has not had a task yet.
     overdue : bool
-        Whether it was killed because it exceeded its time limit.
+        Whether the worker was killed because it exceeded its time limit.
     hears : bool
-        Whether its end of the pipe is open.
+        Whether the worker's end of the pipe is open.
     report : Report or None
-        Its report on the task; None if there is none so far.
+        The worker's report on its task; None if there is none so far.
     """
 
     def __init__(self, execute: str = "") -> None:
@@ -329,21 +330,22 @@ def run_in_child(
     ship: bool = False,
     wanted: Callable[[], bool] = lambda: True,
 ) -> Answer:
-    """Run a task in this thread's child process, and return how it ended.
+    """Run a task in this thread's child process, and return the answer to the task.
 
     Parameters
     ----------
     number : int
         Number of the task, which the answer repeats.
     task : sequence of tuple of Trial
-        Batches whose solvers have one owner.
+        Batches that all run the same solver of the user, or all run built-in solvers.
     job : Job
         Settings that all batches have in common.
     ship : bool
         Whether the answer contains the recorded lines. The child then writes into a
         folder of its own on this machine; otherwise into the results folder.
     wanted : callable
-        Returns whether somebody waits for the answer; if not, the child is killed.
+        A function that returns whether somebody waits for the answer. If nobody waits,
+        the child is killed.
     """
     child = children.of_thread(task[0][0].owner, job.run)
     if ship:
@@ -376,19 +378,20 @@ def run_on_host(
 ) -> tuple[int, Answer]:
     """Run a task on a host that shares no folder with the parent; return its answer.
 
-    If its machine cannot start a process or write a file, the answer's ``problem`` says
-    so.
+    If the machine of the host cannot start a process or write a file, the answer's
+    ``problem`` says so.
 
     Parameters
     ----------
     number : int
         Number of the task, which is returned with the answer.
     task : sequence of tuple of Trial
-        Batches whose solvers have one owner.
+        Batches that all run the same solver of the user, or all run built-in solvers.
     job : Job
         Settings that all batches have in common.
     wanted : callable
-        Returns whether somebody waits for the answer; if not, the child is killed.
+        A function that returns whether somebody waits for the answer. If nobody waits,
+        the child is killed.
     """
     try:
         return number, run_in_child(number, task, job, True, wanted)

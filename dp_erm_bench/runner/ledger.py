@@ -1,4 +1,10 @@
-"""The ledger of a run: waiting batches, answers of hosts, and causes of losses."""
+"""The ledger of a run: waiting batches, answers of hosts, and causes of losses.
+
+A *batch* is a group of trials that are computed together, and a *task* is a group of
+batches. A *host* gets tasks and runs each of them in a child process, its worker
+(`runner.host`). A task is *at work* from the time it is handed out until its host has
+answered or is *lost*, that is, has ended without an answer.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +25,19 @@ from dp_erm_bench.results.store import STATUSES, RecordWriter, failed_record
 from dp_erm_bench.runner.worker import TASK_SECONDS, Batch, Job, Outcome, Report
 
 LONGEST = 1000
-"""Largest number of characters in the problem of an answer."""
+"""Largest number of characters in the `problem` of an answer."""
 
 
 class Death(NamedTuple):
-    """How a child ended in the middle of a task.
+    """How the child process of a host ended in the middle of a task.
 
     Attributes
     ----------
     code : int
-        Its exit code; minus the number of the signal that ended it.
+        Exit code of the child; if a signal ended the child, minus the number of the
+        signal.
     overdue : bool
-        Whether its host killed the child because it exceeded its time limit.
+        Whether the host killed the child because a trial exceeded its time limit.
     begun : dict of str to float
         The time at which the child began each trial, in seconds since 1970.
     """
@@ -56,14 +63,14 @@ class Answer(NamedTuple):
     outcomes : list of Outcome
         Outcomes of the trials that are recorded.
     seconds : float
-        Seconds that their batches took.
+        Seconds that the batches of these trials took.
     problem : str
-        Why no more trials can be recorded; empty if they can.
+        The reason why no more trials can be recorded; empty if there is none.
     death : Death or None
-        How the child ended; None if it lives.
+        How the child ended; None if it has not ended.
     lines : bytes
-        Marks and records to be written into the results folder; empty if the child
-        has written them there.
+        Lines to write into the results folder: records of trials, and lines that say
+        which trials were begun. Empty if the child has written these lines itself.
     """
 
     number: int
@@ -139,9 +146,9 @@ class HostExit(NamedTuple):
     Attributes
     ----------
     host : str
-        Its machine.
+        Name of the machine on which the host ran.
     log : str
-        The end of its log.
+        The last lines of the host's log.
     joint : bool
         Whether all tasks at work were lost with this host, so that any of these tasks
         may be to blame.
@@ -158,10 +165,13 @@ STILLBORN = 5
 
 
 class Task(NamedTuple):
-    """Batches whose solvers have one owner, and which a host runs in one go.
+    """Batches that a host runs in one go.
 
-    If `alone`, no other task was at work when this task was handed out, and no other is
-    handed out until it comes back.
+    All batches have the same owner: either they run the same solver of the user, or all
+    of them run built-in solvers.
+
+    If `alone`, no other task was at work when this task was handed out, and no other
+    task is handed out until this task comes back.
     """
 
     batches: list[Batch]
@@ -356,7 +366,7 @@ class Ledger:
         return Outcome.from_record(record)
 
     def put_back(self, number: int) -> None:
-        """Queue a task again that came back although its host was not lost."""
+        """Queue a task again that has no valid answer although its host is not lost."""
         with self._lock:
             self._waiting.extendleft(reversed(self._at_work.pop(number).batches))
 

@@ -78,7 +78,7 @@ class RunOptions(RunnerConfig):
     files : mapping of str to bytes
         The files that the blocks come from, by name; copies of them are kept.
     notice : str
-        Text to print on stderr once all values have been checked.
+        String to print on stderr once all values have been checked.
     execute : str
         Dotted name of the function that runs one batch in a worker.
     """

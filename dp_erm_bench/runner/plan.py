@@ -89,7 +89,7 @@ def _row_of_line(panel: str, line: str, *columns: object) -> str:
 
 
 def duration_in_words(seconds: float) -> str:
-    """Return a time in words, in the largest unit in which it is at least 2."""
+    """Return a time as a string, in the largest unit in which it is at least 2."""
     if seconds < 1:
         return "< 1 s"
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):

@@ -61,7 +61,7 @@ WITHIN = 1e-9
 FLOOR = 1e-6
 """Least denominator of relative differences.
 
-It is a share of the largest number in a column.
+The denominator is a share of the largest number in a column.
 """
 
 Spec = Mapping[str, Any]
@@ -224,8 +224,8 @@ def _rebuild_trials(
 ) -> tuple[list[Trial], Problem]:
     """Return the trials of a batch, rebuilt from their specs, and their problem.
 
-    An error is raised if the specs name a file of code other than the pinned one, or a
-    file that contains a part of the objective.
+    An error is raised if the specs name a file of code other than the one with the
+    digest of the pin, or a file that contains a part of the objective.
     """
     trials = []
     try:
@@ -276,7 +276,7 @@ def _data_file(path: str, data: str | Path | None) -> str:
 
 
 def _reason_changed(trial: Trial, key: str, record: Spec) -> str:
-    """Return why the rebuilt trials of a batch differ from those that were run."""
+    """Return the reason why the rebuilt trials of a batch differ from the old ones."""
     if trial.key == key:
         return f"{PLAN} was changed since, in a trial that ran with it"
     if trial.identity[:NAMED] != record.get("identity"):
@@ -318,12 +318,12 @@ class Replayed(NamedTuple):
     verdict : str
         `SAME`, `DIFFERS` or `NOT`.
     why : str
-        Why the result is not the same; empty if it is.
+        The reason why the result is not the same; empty if it is the same.
     difference : float
         The largest relative difference of the trial's numbers; nan if it was not run.
     elsewhere : str
-        How the machine or the code differs from that of the run; empty if the numbers
-        must be equal to the bit.
+        A description of how the machine or the code differs from that of the run; empty
+        if the numbers must be equal to the bit.
     """
 
     key: str
@@ -403,7 +403,7 @@ def _trusted_file(folder: Path, spec: Spec, trust: bool) -> str | None:
 
 
 def _differing_places(folder: Path, run: str, record: Spec, code: bool) -> str:
-    """Return how this machine, or the code, differs from that of a record."""
+    """Return a description of how machine or code differ from those of a record."""
     if code:
         return "the code, or a version of numpy, scipy or numba, is another one"
     there = read_run(folder, run).get("computed_with")

@@ -1,4 +1,8 @@
-"""One run of an experiment: plan its trials, run and record them, show progress."""
+"""One run of an experiment: plan its trials, run and record them, show progress.
+
+A *line* is a set of trials with the same label in a figure. A *batch* is a group of
+trials that are computed together.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,7 @@ LEAST = 2
 """Least size of split batches, since kernels of smaller batches are slower."""
 
 GAIN = 3.0
-"""Least work of a batch after a split, as a multiple of the work its trials share."""
+"""Least work of a batch after a split, in units of the work that its trials share."""
 
 
 def batches_of(planned: Iterable[Trial], most: int, aim: float) -> list[Batch]:
@@ -218,9 +222,10 @@ class Progress(contextlib.ExitStack):
     total : int
         Number of trials expected.
     workers : function, optional
-        Returns the number of workers, which is shown if this function is given.
+        A function that returns the number of workers. If it is given, the number is
+        shown.
     begun : float, optional
-        Start of the run by `time.monotonic`; now by default.
+        Time at which the run began, by `time.monotonic`; by default the present time.
     """
 
     def __init__(
@@ -268,7 +273,7 @@ class Progress(contextlib.ExitStack):
         return self
 
     def announce(self, done: int, total: int) -> None:
-        """Set the number of trials with a status by now, and the expected number."""
+        """Set the number of trials that have a status, and the expected number."""
         self.done, self.total = done, total
         self._update_line()
 
@@ -311,14 +316,14 @@ class Progress(contextlib.ExitStack):
 
 
 Label = tuple[str, str]
-"""The panel and the line of trials."""
+"""Labels of the panel and of the line of trials."""
 
 Stages = tuple[Iterator[list[Trial] | None], Iterable[Trial]]
 Blocks = Sequence[Mapping[str, Any]]
 
 
 class Session:
-    """The state of a run; it could be rebuilt from the store of records alone.
+    """The state of a run, which can be rebuilt from the store of records alone.
 
     Parameters
     ----------
@@ -389,10 +394,11 @@ class Session:
         return all(self.statuses[one.key] != "planned" for one in planned)
 
     def announce(self, planned: Iterable[Trial]) -> tuple[list[Trial], list[Trial]]:
-        """Add trials to the plan; return the new ones, and those still to run.
+        """Add trials to the plan; return the trials that are new, and those to run.
 
-        A trial of two lines runs once. The batches of a tuning stage depend on the
-        stage alone. If a trial of such a batch is missing, the batch runs again.
+        A trial that two lines have in common runs once. The batches of a tuning stage
+        depend on the stage alone. So if one trial of such a batch has no result, the
+        whole batch runs again.
         """
         new: list[Trial] = []
         for labels, members in itertools.groupby(planned, lambda one: one.labels):

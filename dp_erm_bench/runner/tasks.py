@@ -41,7 +41,7 @@ def _budgets_of_block(block: Block) -> Iterator[dict[str, Any]]:
 
 
 def _algorithms_of_block(block: Block) -> Iterator[tuple[str, str]]:
-    """Yield the names of a block's algorithms (all by default), and their targets."""
+    """Yield the names of a block's algorithms (all by default), and their classes."""
     asked = block.algorithm or ALL
     names = registry.names(registry.ALGORITHM)
     chosen = names if asked == ALL else values_of("algorithm", asked)
@@ -70,10 +70,11 @@ class AccountingTask(StudyTask):
     Parameters
     ----------
     lengths : tuple of int
-        Numbers T of iterations.
+        The numbers of iterations T for which the noise is computed.
     violation : bool
-        Whether to compute instead in which cases the printed noise of greedy coordinate
-        descent is too small (``papers.instances``).
+        If true, the task computes something else: for the instances of
+        ``papers.instances``, how far the noise stated in the paper on greedy coordinate
+        descent is too small.
     """
 
     lengths: tuple[int, ...] = (1, 10, 50, 100, 1000, 10000)
@@ -85,7 +86,7 @@ class AccountingTask(StudyTask):
         object.__setattr__(self, "lengths", tuple(seeds_of("task.lengths", values)))
 
     def specs(self, block: Block) -> Iterator[tuple[Spec, str]]:
-        """Yield the spec and target of each algorithm, budget and length."""
+        """Yield the spec and the class of each algorithm, per budget and length."""
         budgets = [*_budgets_of_block(block)]
         if self.violation:
             yield _spec_of_trial(NO_PROBLEM, VIOLATION, {}, budgets[0]), ""
@@ -104,7 +105,7 @@ class AccountingTask(StudyTask):
         return {"rows": [{"study": "noise", **asdict(row)} for row in rows]}
 
     def work(self, spec: Mapping[str, Any]) -> float:
-        """Return the estimated work: that of a few PLD accountings, or of a search."""
+        """Return the estimated work of a few PLD accountings, or of all instances."""
         return 1.3e8 if self.violation else 1e7
 
 
@@ -113,8 +114,8 @@ class AuditTask(StudyTask):
     """Runs an algorithm many times on one of two worst-case neighbouring problems.
 
     Every algorithm is audited in all variants of its shape parameters
-    (``audit.pairs.variants``), and on both problems of the pair. Each seed is a batch
-    of runs.
+    (``audit.pairs.variants``), and on both problems of the pair. Each seed gives a
+    batch of runs.
 
     Parameters
     ----------
@@ -130,7 +131,7 @@ class AuditTask(StudyTask):
             raise UsageError(f"task.runs={self.runs}: must be an integer, at least 2")
 
     def specs(self, block: Block) -> Iterator[tuple[Spec, str]]:
-        """Yield the spec and target of each algorithm, variant, budget and side."""
+        """Yield a spec and the class for each algorithm, variant, budget and side."""
         budgets = [*_budgets_of_block(block)]
         for name, target in _algorithms_of_block(block):
             for one in itertools.product(variants(name), budgets, SIDES):

@@ -354,12 +354,12 @@ def _warm_up(spec: Mapping[str, Any], job: Job) -> None:
 
 
 class Heard(io.TextIOBase):
-    """A stream that keeps the beginning of the text that is written to it.
+    """A stream that keeps the beginning of what is written to it.
 
     Parameters
     ----------
     shows : bool
-        Whether the text is also written to stderr.
+        Whether what is written is also written to stderr.
 
     Attributes
     ----------
@@ -375,7 +375,7 @@ class Heard(io.TextIOBase):
         return 2
 
     def write(self, text: str) -> int:
-        """Keep as much of a text as there is room for; return the text's length."""
+        """Keep as much of a string as there is room for; return the string's length."""
         said = printable_text(text[:MOST_PRINTED], MOST_PRINTED)
         self.kept += said[: MOST_PRINTED - len(self.kept)]
         if self.out is not None:

@@ -28,12 +28,15 @@ class ApproximateMinimaPerturbation(PerturbedObjective):
     """
 
     gradient: float | None = shape(
-        None, above=0.0, help="gamma, the norm of the gradient; null: 1 / n^2"
+        None,
+        above=0.0,
+        help="gamma, the largest accepted norm of the gradient of the noisy objective; "
+        "null: 1 / n^2",
     )
     output_weight: float = shape(
         10.0,
         above=0.0,
-        help="noise multiplier of the output / that of the objective",
+        help="noise multiplier of the output, divided by that of the objective",
     )
 
     def distance(self, problem: ERM) -> float:

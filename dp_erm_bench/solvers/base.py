@@ -160,13 +160,18 @@ class Solver(ABC):
     worst_cases: ClassVar[tuple[Mapping[str, Any], ...]] = ()
 
     smoothness: str = shape(
-        "auto", choices=KINDS, help="where the smoothness constants come from"
+        "auto",
+        choices=KINDS,
+        help="source of the smoothness constants; public: the declared bounds; data: "
+        "the records, which no budget covers; private: a noisy release; auto: public "
+        "if bounds are declared, else data",
     )
     smoothness_bounds: str = shape(
         "auto",
         choices=SOURCES,
-        help="what smoothness=private clips each record's H x_ij^2 to: declared "
-        "bounds, or the data's maxima (uncharged); auto: declared where they are",
+        help="bounds that smoothness=private uses: the declared ones, or the largest "
+        "entries of the data, which no budget covers; auto: the declared ones if there "
+        "are any",
     )
 
     def __post_init__(self) -> None:
@@ -181,7 +186,7 @@ class Solver(ABC):
 
     @property
     def unbounded_reason(self) -> str:
-        """Return the reason why a sensitivity is infinite, or an empty text.
+        """Return the reason why a sensitivity is infinite, or an empty string.
 
         Only reasons that lie in the solver's parameters count.
         """
@@ -201,11 +206,11 @@ class Solver(ABC):
         """
         name = type(self).__name__
         if problem.kind != self.serves.kind:
-            return f"{name} serves {self.serves.kind} only, not {problem.kind}"
+            return f"{name} is for {self.serves.kind} only, not for {problem.kind}"
         if self.smoothness == "private" and not self.uses_smoothness:
             return (
-                f"smoothness=private: {name} uses no smoothness constants, so that a "
-                "part of the budget would be lost"
+                f"smoothness=private: {name} uses no smoothness constants, so this "
+                "setting would waste a part of the budget"
             )
         reason = objective_refusal(self, problem) if isinstance(problem, ERM) else None
         return reason or self.unsupported_reason(problem)
@@ -218,7 +223,7 @@ class Solver(ABC):
         return None
 
     def printed_form(self) -> "Solver":
-        """Return the variant of the algorithm to which the printed constant applies."""
+        """Return the variant of the algorithm to which the paper's constant applies."""
         return self
 
     @classmethod
@@ -296,8 +301,10 @@ def objective_refusal(solver: Solver, problem: ERM) -> str | None:
     if not (solver.any_penalty or isinstance(problem.penalty, SeparablePenalty)):
         return inseparable_sentence(problem.penalty)
     if constraint.bounded and not solver.constrained:
-        lost = f"does not keep its iterates in constraint={constraint.name}"
-        return f"{name} {lost}; use constraint=none, or gd"
+        return (
+            f"constraint={constraint.name}: {name} does not keep its iterates in this "
+            "set; use constraint=none or algorithm=gd"
+        )
     return None
 
 
@@ -310,7 +317,7 @@ def _loss_refusals(solver: Solver, problem: ERM) -> Iterator[str]:
         lacks = "is not smooth" if loss.smoothness else "has no curvature"
         yield (
             f"loss={loss.name} {lacks}: {name} needs a finite smoothness constant > 0, "
-            "as its steps would have length 0; use a smoothed loss"
+            "because its steps would have length 0 otherwise; use a smoothed loss"
         )
     if solver.convex_losses and not loss.convex:
         yield (
@@ -319,7 +326,7 @@ def _loss_refusals(solver: Solver, problem: ERM) -> Iterator[str]:
         )
     if loss.smoothness == 0.0 and not _is_held(problem):
         yield (
-            f"loss={loss.name} has no minimum without a ridge or a bounded set: use "
+            f"loss={loss.name} has no minimum without a ridge or a bounded set; use "
             "penalty=l2 or a constraint"
         )
 

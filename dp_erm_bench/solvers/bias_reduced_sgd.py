@@ -33,7 +33,10 @@ LEAST = 4
 
 
 class Levels(NamedTuple):
-    """Schedules of B trials: levels N_t, and coins that select the output, (B, T)."""
+    """Schedules of B trials: levels N_t, and coins that select the output.
+
+    Both arrays have the shape (B, T).
+    """
 
     levels: Indices
     coins: Array
@@ -77,19 +80,24 @@ class BiasReducedSGD(Prefixed):
     uses_smoothness: ClassVar[bool] = False
     calibrations: ClassVar[tuple[str, ...]] = ("certified", "paper")
     exempt: ClassVar[Mapping[str, str]] = {
-        "sensitivities_are_tight": "samples are drawn: of the few steps that a check "
-        "makes at a level none may sample the record"
+        "sensitivities_are_tight": "samples are random, so the few steps of a check at "
+        "one level may never sample the record"
     }
 
-    n_iter: int = shape(1000, least=0, help="steps drawn; the budget may pay for fewer")
+    n_iter: int = shape(
+        1000, least=0, help="largest number of steps; the budget may pay for fewer"
+    )
     multiplier: float = multiplier_field()
     output: str = shape(
         "average",
         choices=("average", "uniform"),
-        help="the mean of all iterates, or one drawn at random",
+        help="average: return the mean of all iterates; uniform: return an iterate "
+        "drawn at random",
     )
     mean: str = mean_field()
-    step: float = value(0.1, above=0.0, help="step size")
+    step: float = value(
+        0.1, above=0.0, help="factor of the gradient estimate in a step"
+    )
     clip: float | None = clip_field()
 
     @classmethod
@@ -105,7 +113,8 @@ class BiasReducedSGD(Prefixed):
     def unsupported_reason(self, problem: ERM) -> str | None:
         """Return the reason why a problem is refused, or None.
 
-        It has too few records, or prox and projection cannot be combined.
+        A problem is refused if it has too few records, or if its prox and projection
+        cannot be combined.
         """
         if problem.n < LEAST:
             return f"n={problem.n}: bias_reduced_sgd needs at least {LEAST} records"
@@ -151,9 +160,9 @@ class BiasReducedSGD(Prefixed):
         return Levels(schedule.levels[:, :steps], schedule.coins[:, :steps])
 
     def costs(self, problem: ERM, schedule: Levels) -> Array:
-        """Return the privacy cost of each step t, which the paper calls a_t, (T,).
+        """Return the privacy cost of each step, shape (T,), which the paper calls a_t.
 
-        It is a_t = (3 2^(N_t + 1) + 1) / (16 n).
+        The cost of step t is a_t = (3 2^(N_t + 1) + 1) / (16 n).
         """
         return np.asarray(
             (3 * 2.0 ** (schedule.levels[0] + 1) + 1) / (16 * problem.n), np.float64
@@ -183,7 +192,10 @@ class BiasReducedSGD(Prefixed):
     def kinds(
         self, problem: ERM, adjacency: Adjacency
     ) -> tuple[tuple[FixedSizeGaussian, ...], ...]:
-        """Return two releases for each level: of a step's sums and single record."""
+        """Return two releases for each level: of three sums and of a single record.
+
+        A step at this level publishes both.
+        """
         n, change = problem.n, adjacency.of_sum(norm_bound(problem, self.clip))
         root, zeroed = math.sqrt(2), adjacency is Adjacency.ZERO_OUT
         how: dict[str, Any] = {"weight": 1 / root, "halves": True, "zeroed": zeroed}
@@ -254,7 +266,7 @@ class BiasReducedState(State):
         self.done += k
 
     def estimate_mean(self, level: int) -> Array:
-        """Return the bias-reduced estimate of the mean gradient at a level, (1, p)."""
+        """Return the bias-reduced estimate of the gradient at a level, shape (1, p)."""
         half = 2**level
         records = self.sample_records(f"level {level}")
         one, other = self.total(records[:half]), self.total(records[half:])
@@ -267,7 +279,7 @@ class BiasReducedState(State):
         return np.asarray(gained + self.mean(single, 1))
 
     def mean(self, noisy: Array, size: int) -> Array:
-        """Return the private mean from a noisy sum of ``size`` terms, (1, p)."""
+        """Return the private mean, shape (1, p), from a noisy sum of ``size`` terms."""
         if self.solver.mean == "projection":
             return projected_means(noisy / size, self.radius)
         return noisy / size
@@ -278,5 +290,5 @@ class BiasReducedState(State):
         return records
 
     def total(self, records: Indices) -> Array:
-        """Return the sum of the clipped gradients of the given records, (1, p)."""
+        """Return the sum of the clipped gradients of given records, shape (1, p)."""
         return self.oracle.record_sum(0, records, self.clip)[None]

@@ -63,7 +63,7 @@ class Boosting(SingleAnswer):
     through a logarithm. ``passes`` counts 1/gamma runs of ``n_iter`` steps, because the
     true number of runs is secret.
 
-    With ``calibration=paper``, a run receives the printed share (eps/12, (delta / 4
+    With ``calibration=paper``, a run receives the paper's share (eps/12, (delta / 4
     K)^2) of the budget, here with K = ceil(log(4/delta) / gamma). Its score has noise
     Lap(12 B / (n eps)). The results table shows the certified epsilon of this noise. As
     in the paper, gamma is then at most 1/2.
@@ -82,8 +82,8 @@ class Boosting(SingleAnswer):
     any_penalty: ClassVar[bool] = True
     calibrations: ClassVar[tuple[str, ...]] = ("certified", "paper")
     exempt: ClassVar[Mapping[str, str]] = {
-        "sensitivities_are_tight": "a score moves by B/n only where a loss goes from 0 "
-        "to B, which the losses of the small problems do not",
+        "sensitivities_are_tight": "a score changes by B/n only if a loss changes from "
+        "0 to B, which does not happen on the small problems of the check",
     }
 
     # Enough steps to show a leak, and enough noise for the filter to permit them.
@@ -92,23 +92,31 @@ class Boosting(SingleAnswer):
     )
 
     inner: str = shape(
-        "gd", choices=tuple(INNER), help="the algorithm that is run, with n_iter, ..."
+        "gd", choices=tuple(INNER), help="algorithm that is run several times"
     )
     gamma: float = shape(
         0.25,
         above=0.0,
         most=1.0,
-        help="probability of stopping after a run; 1/gamma runs on average",
+        help="probability of stopping after each run; the average number of runs is "
+        "1 / gamma",
     )
     bound: float = shape(
-        1.0, above=0.0, help="B, to which a record's loss is clipped in scores"
+        1.0, above=0.0, help="B, at which a record's loss is clipped in a score"
     )
     n_iter: int = shape(
-        20, least=0, help="steps of a run; with bias_reduced_sgd the largest number"
+        20,
+        least=0,
+        help="number of steps of a run; with inner=bias_reduced_sgd, the largest "
+        "number",
     )
-    multiplier: float = multiplier_field("of bias_reduced_sgd: ")
-    batch_size: int = value(1, least=1, help="with sgd: expected batch size q n")
-    step: float = value(1.0, above=0.0, help="the step size of a run, in its units")
+    multiplier: float = multiplier_field("with inner=bias_reduced_sgd: ")
+    batch_size: int = value(
+        1, least=1, help="with inner=sgd: expected number of records in a batch"
+    )
+    step: float = value(
+        1.0, above=0.0, help="step size of the inner algorithm, in its unit"
+    )
     clip: float | None = clip_field()
 
     @property
@@ -153,7 +161,9 @@ class Boosting(SingleAnswer):
         return work.times(max(1.0, self.n_iter / self.gamma))
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield one release: the best run, with the releases of a run and its score.
+        """Yield one release, which makes several runs and publishes the best one.
+
+        This release contains the releases of one run and of the score of the run.
 
         Parameters
         ----------
@@ -204,7 +214,7 @@ class Boosting(SingleAnswer):
     def attempt(
         self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any
     ) -> tuple[Array, float]:
-        """Return the output of one run, (1, p), and its noisy score.
+        """Return the output of one run, shape (1, p), and its noisy score.
 
         Parameters
         ----------
@@ -220,7 +230,7 @@ class Boosting(SingleAnswer):
         return w, float(noisy[0]) + penalty_at(oracle.problem, w)
 
     def output_of(self, oracle: Oracle, mechanisms: Mechanisms) -> Array:
-        """Return the output of one run, (1, p)."""
+        """Return the output of one run, shape (1, p)."""
         algorithm = self.algorithm
         bounds = oracle.problem.dataset.bounds
         if isinstance(algorithm, BiasReducedSGD) and getattr(bounds, "nonzeros", None):

@@ -20,12 +20,12 @@ from dp_erm_bench.solvers.terms import ERM, Adjacency
 
 CLIPPING = "a clipping threshold (parameter clip), or "
 NO_BOUND = (
-    "declared bounds (dataset.bounds, with dataset.clip_to_bounds=true where records "
-    "exceed them) and a loss of bounded derivative (squared loss: a box or a "
-    "constraint, and a bound of the label)"
+    "declared bounds (dataset.bounds; set dataset.clip_to_bounds=true if records "
+    "exceed them) and a loss with a bounded derivative (for the squared loss, use a "
+    "box or a constraint, and declare dataset.bounds.label)"
 )
 
-ZEROS = "a column of zeros makes X'X singular, which is refused where there is no noise"
+ZEROS = "a column of zeros makes X'X singular, so runs without noise are refused"
 """Reason why solvers of linear systems are exempt from the check on zero columns."""
 
 
@@ -49,15 +49,15 @@ def refuse_unbounded(solver: Solver, releases: Sequence[Release], problem: Any) 
             loss = getattr(problem, "loss", None)
             if loss and problem.dataset.bounds is not None and not clips:
                 raise Unsupported(
-                    f"loss={loss.name}: {name} needs a loss of bounded derivative; use "
-                    "loss huber, or hold its margins by a constraint such as l2_ball "
-                    "(squared loss: with a bound of the label)"
+                    f"loss={loss.name}: {name} needs a loss with a bounded derivative; "
+                    "use loss=huber, or bound the margins with a constraint such as "
+                    "l2_ball (for the squared loss, declare dataset.bounds.label, too)"
                 )
             raise Unsupported(f"{name} needs {CLIPPING * clips}{NO_BOUND}")
 
 
 def coordinate_bounds(problem: ERM, clip: Array | float | None) -> Array:
-    """Return the bound on a record's derivative in each coordinate, (1 or B, p).
+    """Return the bound on a record's derivative in each coordinate, shape (1 or B, p).
 
     With a clipping threshold C, the bound is C_j = C sqrt(M_j / sum_k M_k), where M_j
     is the smoothness constant of coordinate j. The vector of all C_j then has norm2 C
@@ -82,7 +82,7 @@ def _has_declared_bounds(problem: ERM) -> Array:
 
 
 def norm_bound(problem: ERM, clip: Array | float | None) -> Array:
-    """Return the bound on the norm of each record's gradient, (1 or B, 1).
+    """Return the bound on the norm of each record's gradient, shape (1 or B, 1).
 
     The bound is the clipping threshold. If there is none, it is the Lipschitz constant
     of the loss times the declared bound on the norm of a record.
@@ -95,7 +95,9 @@ def norm_bound(problem: ERM, clip: Array | float | None) -> Array:
 
 
 def mean_radius(problem: ERM, clip: Array | float | None) -> Array:
-    """Return a radius such that the l1 ball contains all mean gradients, (1 or B, 1).
+    """Return a radius such that the l1 ball contains all mean gradients.
+
+    The result has the shape (1 or B, 1).
 
     The radius is sqrt(s) C, where s is the declared number of non-zeros, or p if none
     is declared. A gradient is a multiple of its record. So it has at most s non-zero
@@ -108,7 +110,7 @@ def mean_radius(problem: ERM, clip: Array | float | None) -> Array:
 
 
 def projected_means(noisy: Array, radius: Array | float) -> Array:
-    """Return noisy means, (B, p), projected on l1 balls of given radii, (1 or B, 1).
+    """Return noisy means, shape (B, p), projected on l1 balls of given radii.
 
     The balls are public, so the projection costs no privacy. If the ball contains the
     exact mean, the projected mean is at least as close to it as the noisy mean is.
@@ -143,7 +145,7 @@ def label_bound(problem: ERM) -> float:
 
 
 def column_bounds(problem: ERM) -> Array:
-    """Return the declared bounds R_j on |x_ij|, (p,), or infinity if there are none."""
+    """Return the declared bounds R_j on |x_ij|, or infinity, shape (p,)."""
     return np.array(np.broadcast_to(_has_declared_bounds(problem)[0], problem.p))
 
 
@@ -167,29 +169,30 @@ def bounds_refusal(
     """
     name, data = type(solver).__name__, f"dataset {problem.dataset.name}"
     if not math.isfinite(record_bound(problem)):
-        beside = "beside a clipping threshold, " if hasattr(solver, "clip") else ""
+        clips = hasattr(solver, "clip")
+        why = "a clipping threshold does not bound" if clips else "nothing else bounds"
         return (
-            f"{name} needs declared bounds (dataset.bounds, with dataset.clip_to_bounds"
-            f"=true where records exceed them), {beside}as nothing else bounds X'X: "
-            f"{data} has none"
+            f"{name} needs declared bounds (dataset.bounds; set "
+            f"dataset.clip_to_bounds=true if records exceed them), because {why} X'X; "
+            f"{data} declares none"
         )
     if label and not math.isfinite(label_bound(problem)):
         return (
-            f"{name} needs a bound of the label (dataset.bounds.label), as nothing "
-            f"else bounds X'y: {data} declares none"
+            f"{name} needs a bound of the label (dataset.bounds.label), because "
+            f"nothing else bounds X'y; {data} declares none"
         )
     bounds = {
         "norm": record_bound(problem),
-        "norm times the root of the loss's smoothness": _root_of_bound(problem, weight),
+        "norm times sqrt(smoothness of the loss)": _root_of_bound(problem, weight),
         "label": label_bound(problem) if label else 0.0,
     }
     least, most = USUAL
     for key, bound in bounds.items():
         if bound and not are_usual(bound):
             return (
-                f"{name} squares declared bounds: {key}={bound:g} of {data} must be 0, "
-                f"or between {least:g} and {most:g}; take other units "
-                "(dataset.scale=bounds)"
+                f"{name} squares the declared bounds of {data}: {key}={bound:g} must "
+                f"be 0, or between {least:g} and {most:g}; use other units, for "
+                "example with dataset.scale=bounds"
             )
     return None
 
@@ -297,7 +300,7 @@ def moments_change(problem: ERM, adjacency: Adjacency, a: float, b: float) -> fl
 
 
 def entry_bounds(problem: ERM, clip: Array | float | None) -> Array:
-    """Return the bound on each entry of a record's gradient, (1 or B, p).
+    """Return the bound on each entry of a record's gradient, shape (1 or B, p).
 
     With a clipping threshold C, the bound is C for every entry, which suits constraints
     in the L1 norm. Without a threshold, it is L_j = G R_j from declared bounds.
@@ -320,7 +323,7 @@ def inverse(M: Array) -> Array:
 def step_unit(problem: ERM, bound: Array) -> Array:
     """Return the unit in which step sizes are given.
 
-    It is 1 / beta for a loss with curvature, and otherwise 1 over a bound on a
+    The unit is 1 / beta for a loss with curvature, and otherwise 1 over a bound on a
     gradient's norm. If there is no such bound (only at epsilon = inf), the root mean
     square of the gradients' norms at w = 0 replaces it. This number is computed from
     the data.
@@ -336,9 +339,9 @@ def convexity_refusal(problem: ERM, solver: str) -> str | None:
     if problem.penalty.convex:
         return None
     return (
-        f"penalty={problem.penalty.name}: whether its function is submodular cannot be "
-        f"checked, and the privacy of {solver} rests on a convex penalty; use gd or "
-        "dual_frank_wolfe, or a table of values"
+        f"penalty={problem.penalty.name}: we cannot check whether its function is "
+        f"submodular, but the privacy proof of {solver} needs a convex penalty; use gd "
+        "or dual_frank_wolfe, or give a table of values"
     )
 
 
@@ -363,14 +366,14 @@ def projection_refusal(
     constraint, penalty = problem.constraint, problem.penalty
     if compiled and constraint.code == UNCOMPILED:
         return (
-            f"constraint={constraint.name}: {solver} has no compiled projection on it; "
-            "use frank_wolfe or gd"
+            f"constraint={constraint.name}: {solver} has no compiled projection onto "
+            "this set; use frank_wolfe or gd"
         )
     if not constraint.bounded or penalty.quadratic:
         return None
     return (
-        f"constraint={constraint.name} with penalty={penalty.name}: {solver} has no "
-        "step for both at once; use penalty none or l2"
+        f"constraint={constraint.name} with penalty={penalty.name}: {solver} cannot "
+        "combine a projection and this penalty in one step; use penalty none or l2"
     )
 
 
@@ -393,7 +396,7 @@ RENAMED = {
 
 def _complaints_of(solver: Any) -> Iterator[str]:
     if not (isinstance(solver, type) and issubclass(solver, Solver)):
-        yield f"{solver} is no subclass of Solver"
+        yield f"{solver} is not a subclass of Solver"
         return
     name = solver.__name__
     if "__dataclass_params__" not in vars(solver):
@@ -408,16 +411,16 @@ def _complaints_of(solver: Any) -> Iterator[str]:
         if field.metadata.get("kind") not in KINDS or not field.metadata.get("help"):
             yield (
                 f"parameter {field.name} of {name} must be made by shape(...) or "
-                "value(...), with help"
+                "value(...), with a help text"
             )
     for old in sorted(RENAMED.keys() & vars(solver).keys() - fields):
-        yield f"{name}.{old} is called {RENAMED[old]} now"
+        yield f"{name}.{old} is now called {RENAMED[old]}"
     for key, member in vars(solver).items():
         ours = key in vars(Solver) or key.startswith("__")
         if isinstance(member, MUTABLE) and not ours:
             yield (
                 f"{name}.{key} is a {type(member).__name__}, which runs could change; "
-                "a solver holds parameters only"
+                "a solver may hold only parameters"
             )
     for check, reason in solver.exempt.items():
         if not isinstance(reason, str) or len(reason.split()) < 3:

@@ -70,28 +70,30 @@ class DualFrankWolfe(one_solve.StronglyConvex):
     any_penalty: ClassVar[bool] = True
     convex_losses: ClassVar[bool] = True
     exempt: ClassVar[Mapping[str, str]] = {
-        "sensitivities_are_tight": "the minimiser moves that far only where the loss "
-        "is linear for all neighbours, which the small problems are not",
+        "sensitivities_are_tight": "the minimiser moves this far only if the loss is "
+        "linear for all neighbours, unlike in the small problems of the check",
         "self.steps in PARTS": "line_search is refused at a finite epsilon",
-        "line_search": "at epsilon=inf only, where nothing is promised",
+        "line_search": "runs only at epsilon=inf, where there is no privacy guarantee",
     }
 
     n_iter: int = shape(10, least=0, help="T, the number of steps")
     steps: str = shape(
         "2/(t+2)",
         choices=("2/(t+2)", "1/(t+2)", "line_search"),
-        help="part of the way to s_bar; 1/(t+2), t = 1, ..: printed; line_search reads "
-        "the data, at epsilon=inf only",
+        help="step size, the fraction of the way to s_bar; 1/(t+2) with t = 1, 2, .. "
+        "is that of the paper; line_search reads the data and needs epsilon=inf",
     )
     release: str = shape(
         "gaussian",
         choices=("gaussian", "selection"),
-        help="noisy points, or noisy maxima over listed vertices and one noisy point",
+        help="gaussian: publish noisy points; selection: publish noisy maxima over the "
+        "vertices, and one noisy point",
     )
     recovery_weight: float = shape(
         1.0,
         above=0.0,
-        help="of release=selection: noise multiplier of the point / of the maxima",
+        help="with release=selection: noise multiplier of the point, divided by that "
+        "of the maxima",
     )
     tolerance: float = one_solve.tolerance_field(1e-9)
 
@@ -109,14 +111,16 @@ class DualFrankWolfe(one_solve.StronglyConvex):
         if self.steps != "line_search":
             return ""
         return (
-            "steps=line_search: it reads the data and is not paid for; at a finite "
-            f"epsilon steps must be one of {', '.join(PARTS)}"
+            "steps=line_search: the privacy budget does not cover the data that the "
+            "line search reads; at a finite epsilon, steps must be one of "
+            f"{', '.join(PARTS)}"
         )
 
     def unsupported_reason(self, problem: ERM) -> str | None:
         """Return the reason why a problem is refused, or None.
 
-        It is not strongly convex, or its penalty is not supported.
+        A problem is refused if it is not strongly convex, or if its penalty is not
+        supported.
         """
         penalty = problem.penalty
         if norm_part(penalty) is not None:
@@ -125,18 +129,16 @@ class DualFrankWolfe(one_solve.StronglyConvex):
         if not isinstance(penalty, SeparablePenalty):
             return inseparable_sentence(penalty)
         return (
-            f"penalty={penalty.name}: dual_frank_wolfe serves a norm with an l2 part, "
-            "without a box: none, l2, l1, elastic_net, cardinality, groups, range or "
-            "submodular"
+            f"penalty={penalty.name}: dual_frank_wolfe needs penalty none, l2, l1, "
+            "elastic_net, cardinality, groups, range or submodular, without a box"
         )
 
     def _reason_unlisted(self, problem: ERM) -> str | None:
         if self.release == "gaussian" or vertices_of(problem) is not None:
             return None
         return (
-            f"release=selection: penalty={problem.penalty.name} has no norm whose "
-            f"vertices are listed, from 2 to {MOST}, for p={problem.p}; use "
-            "release=gaussian"
+            f"release=selection: penalty={problem.penalty.name} has no norm with a "
+            f"list of 2 to {MOST} vertices for p={problem.p}; use release=gaussian"
         )
 
     def iterations(self, problem: ERM) -> int:
@@ -286,7 +288,7 @@ class DualFrankWolfe(one_solve.StronglyConvex):
 
 
 def vertices_of(problem: ERM) -> Array | None:
-    """Return the vertices of the dual set K, (m, p), or None.
+    """Return the vertices of the dual set K, shape (m, p), or None.
 
     None means that there is no list of vertices, or that K = {0}.
     """

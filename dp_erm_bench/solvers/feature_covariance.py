@@ -66,15 +66,24 @@ class FeatureCovariance(FullGradient):
     clip_in: str = shape(
         "euclidean",
         choices=("euclidean", "covariance"),
-        help="the norm of gradients that clip bounds: |g|, or |Q'g| of the geometry",
+        help="norm of a record's gradient g that clip limits; euclidean: |g|; "
+        "covariance: |Q'g|, where Q Q' is the preconditioner",
     )
     share: float = shape(
-        0.1, above=0.0, most=0.99, help="share of the budget mu^2 for the covariance"
+        0.1,
+        above=0.0,
+        most=0.99,
+        help="share of the privacy budget mu^2 that is spent on X'X",
     )
     floor: float = value(
-        1.0, above=0.0, help="floor of X'X over the deviation of its noise, per sqrt(p)"
+        1.0,
+        above=0.0,
+        help="lower limit of the eigenvalues of the noisy X'X, divided by s sqrt(p), "
+        "where s is the standard deviation of the noise",
     )
-    step: float = value(1.0, above=0.0, help="length of a step, 1 for that of Newton")
+    step: float = value(
+        1.0, above=0.0, help="step size; 1 is the full preconditioned step"
+    )
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
@@ -89,7 +98,7 @@ class FeatureCovariance(FullGradient):
         """
         name = type(self).__name__
         if not problem.penalty.quadratic:
-            return f"penalty={problem.penalty.name}: {name} serves none and l2 only"
+            return f"penalty={problem.penalty.name}: {name} needs penalty none or l2"
         return bounds_refusal(problem, self) or matrix_refusal(problem)
 
     def step_work(self, problem: ERM) -> StepWork:
@@ -100,7 +109,10 @@ class FeatureCovariance(FullGradient):
         return step.plus(once)
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
-        """Yield the covariance, and one gradient sum per step, divided by its bound C.
+        """Yield the releases of the covariance and of the gradient sums.
+
+        The covariance is published once, and one sum of gradients per step. Each sum is
+        divided by the bound C on a gradient, so its sensitivity does not depend on C.
 
         Parameters
         ----------

@@ -38,22 +38,30 @@ class FrankWolfe(FullBatch):
     calibrations: ClassVar[tuple[str, ...]] = ("certified", "paper")
     printed_constant: ClassVar[str] = "talwar2015"
     exempt: ClassVar[Mapping[str, str]] = {
-        "columns_of_zeros_are_harmless": "all vertices are candidates, and noise may "
-        "choose that of a column of zeros"
+        "columns_of_zeros_are_harmless": "all vertices are candidates, so noise may "
+        "select the vertex of a column of zeros"
     }
 
     noise: str = shape(
-        "gumbel", choices=tuple(SELECTORS), help="noise of the selection"
+        "gumbel",
+        choices=tuple(SELECTORS),
+        help="distribution of the noise in the selection of a vertex",
     )
     parts: str = shape(
         "decreasing",
         choices=("decreasing", "constant"),
-        help="part of the way to a vertex: 2 / (t + 2), or step",
+        help="step size, the fraction of the way to the vertex; decreasing: 2 / (t + "
+        "2) in step t = 0, 1, ..; constant: the value of step",
     )
     step: float = value(
-        0.1, above=0.0, most=1.0, help="part of the way with parts=constant"
+        0.1,
+        above=0.0,
+        most=1.0,
+        help="with parts=constant: fraction of the way to the vertex",
     )
-    clip: float | None = clip_field("bound on each entry of a record's gradient")
+    clip: float | None = clip_field(
+        "clipping threshold for each entry of a record's gradient"
+    )
 
     def printed_form(self) -> "FrankWolfe":
         """Return the variant with the paper's Laplace noise."""
@@ -77,7 +85,7 @@ class FrankWolfe(FullBatch):
                 "use constraint l1_ball, simplex or polytope"
             )
         if not penalty.quadratic:
-            return f"penalty={penalty.name}: frank_wolfe needs a smooth one, none or l2"
+            return f"penalty={penalty.name}: frank_wolfe needs penalty none or l2"
         return None
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:

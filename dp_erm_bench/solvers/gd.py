@@ -40,7 +40,11 @@ class GD(FullGradient):
 
     any_penalty: ClassVar[bool] = True
 
-    step: float = value(1.0, above=0.0, help="step size, times 1 / beta")
+    step: float = value(
+        1.0,
+        above=0.0,
+        help="step size in units of 1 / beta, with smoothness constant beta",
+    )
     mean: str = mean_field(later=True)
 
     @classmethod

@@ -154,15 +154,28 @@ class GreedyCD(FullBatch):
     printed_constant: ClassVar[str] = "mangold2023"
 
     n_iter: int = shape(10, least=0, help="T, the number of iterations")
-    rule: str = shape("GS-r", choices=tuple(RULES), help="greedy rule")
+    rule: str = shape(
+        "GS-r",
+        choices=tuple(RULES),
+        help="greedy rule that scores the coordinates; GS-r: length of the proximal "
+        "step; GS-s: smallest subgradient; GS-q: decrease of a quadratic model",
+    )
     noise: str = shape(
         "auto",
         choices=("auto", "gumbel", "laplace", "poster"),
-        help="noise of the selection: gumbel and laplace on the scores, poster is "
-        "Laplace on the gradient; auto: poster if calibration=paper, else gumbel",
+        help="noise of the selection; gumbel and laplace are added to the scores; "
+        "poster is Laplace noise on the gradient; auto: poster if calibration=paper, "
+        "else gumbel",
     )
-    step: float = value(1.0, above=0.0, help="step size, times 1 / M_j")
-    clip: float | None = clip_field("C of C_j = C sqrt(M_j / sum M)")
+    step: float = value(
+        1.0,
+        above=0.0,
+        help="step size in units of 1 / M_j, with the smoothness constant M_j of "
+        "coordinate j",
+    )
+    clip: float | None = clip_field(
+        "C in the clipping threshold C sqrt(M_j / sum_k M_k) of coordinate j"
+    )
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
@@ -176,25 +189,26 @@ class GreedyCD(FullBatch):
             return None
         if problem.smoothness.kind == "private":
             return (
-                "noise=poster with smoothness=private: its privacy depends on the "
-                "ratios of the released constants, so no noise can be fixed before; "
-                "use noise=gumbel and calibration=certified"
+                "noise=poster with smoothness=private: the privacy of this noise "
+                "depends on ratios of the released constants, so its scale cannot be "
+                "fixed in advance; use noise=gumbel and calibration=certified"
             )
         if problem.separable.has_box:
             return (
-                f"noise=poster with penalty={problem.penalty.name} has no proved "
-                "privacy: at a border its scores see one side of the gradient only; "
-                "use noise=gumbel and calibration=certified"
+                f"noise=poster with penalty={problem.penalty.name} has no proof of "
+                "privacy, because at a bound of the box the scores use only one side "
+                "of the gradient; use noise=gumbel and calibration=certified"
             )
         if self.rule != "GS-s" and problem.separable.l1 > 0.0:
             return (
-                f"noise=poster with rule={self.rule} and an L1 penalty has no proved "
-                "privacy: its scores are not affine in the gradient; use rule=GS-s"
+                f"noise=poster with rule={self.rule} and an L1 penalty has no proof of "
+                "privacy, because its scores are not affine in the gradient; use "
+                "rule=GS-s"
             )
         return None
 
     def printed_form(self) -> Solver:
-        """Return the variant with Laplace noise, to which the printed constant applies.
+        """Return the variant with Laplace noise, to which the paper's constant applies.
 
         ``noise=auto`` becomes ``noise=poster``.
 
@@ -205,8 +219,8 @@ class GreedyCD(FullBatch):
         """
         if self.noise == "gumbel":
             raise Unsupported(
-                "calibration=paper with noise=gumbel: the constant is printed for "
-                "Laplace noise; use noise=poster or laplace"
+                "calibration=paper with noise=gumbel: the paper prints a constant for "
+                "Laplace noise only; use noise=poster or laplace"
             )
         return replace(self, noise="poster") if self.noise == "auto" else self
 

@@ -37,7 +37,7 @@ class MeanSolver(SingleAnswer):
         return StepWork(calls=1.0, walked=problem.entries, draws=p, features=10.0 * p)
 
     def noisy_mean(self, oracle: BaseOracle, mechanisms: Mechanisms) -> Array:
-        """Return the mean of the records plus the noise of each trial, (B, p)."""
+        """Return the mean of the records plus the noise of each trial, shape (B, p)."""
         mean = np.broadcast_to(oracle.problem.mean, oracle.w.shape)
         noisy: Array = mechanisms["mean"](mean)
         return noisy
@@ -60,7 +60,9 @@ class MeanNoise(MeanSolver):
     """
 
     noise: str = shape(
-        "gaussian", choices=NOISES, help="normal, or Laplace, private at delta = 0"
+        "gaussian",
+        choices=NOISES,
+        help="distribution of the noise; laplace gives privacy with delta = 0",
     )
 
     def releases(

@@ -39,24 +39,27 @@ class MeanSketch(MeanSolver):
     batchable: ClassVar[bool] = False
     worst_cases: ClassVar[tuple[Mapping[str, Any], ...]] = ({"rows": 1},)
     exempt: ClassVar[Mapping[str, str]] = {
-        "found.x is None": "HiGHS gives up on no programme that was found; the answer "
-        "is made of what is published"
+        "found.x is None": "we know no linear programme on which HiGHS fails; the "
+        "answer is computed from published values only"
     }
 
     rows: int | None = shape(
-        None, least=1, help="m, the rows of the sketch; null: by factor"
+        None,
+        least=1,
+        help="m, the number of rows of the sketch; null: computed from factor",
     )
     factor: float = shape(
         0.05,
         above=0.0,
-        help="m / (n sqrt(s log(p / s))); in the paper c eps / sqrt(log(1 / delta))",
+        help="m divided by n sqrt(s log(p / s)) for records with s nonzero entries; in "
+        "the paper, c epsilon / sqrt(log(1 / delta))",
     )
 
     def sketch_length(self, problem: MeanEstimation) -> int:
         """Return the number of rows m of the sketch.
 
-        It is ``rows`` if given. Otherwise it is computed from ``factor`` and is at
-        least 10.
+        The number is ``rows`` if given. Otherwise it is computed from ``factor`` and is
+        at least 10.
         """
         if self.rows is not None:
             return self.rows
@@ -70,13 +73,14 @@ class MeanSketch(MeanSolver):
         suffices.
         """
         rows = self.sketch_length(problem)
-        rule, least = "p > m", rows + 1
+        rule, least = "p > m for m rows", rows + 1
         if self.rows is None:
-            rule, least = "p >= m log(m)^2", math.ceil(rows * math.log(rows) ** 2)
+            least = math.ceil(rows * math.log(rows) ** 2)
+            rule = "p >= m log(m)^2 for m rows"
         if problem.p < least:
             return (
-                f"rows={rows}: a sketch needs {rule}, {least} coordinates, "
-                f"there are {problem.p}; use mean_noise"
+                f"rows={rows}: a sketch needs {rule}, so at least {least} coordinates, "
+                f"but there are {problem.p}; use mean_noise"
             )
         return None
 
@@ -105,7 +109,7 @@ class MeanSketch(MeanSolver):
     def answer(
         self, oracle: BaseOracle, mechanisms: Mechanisms, schedule: Any
     ) -> Array:
-        """Return the answer, which is the vector decoded from the sketch, (1, p).
+        """Return the answer: the vector recovered from the sketch, shape (1, p).
 
         Parameters
         ----------

@@ -27,16 +27,18 @@ class MirrorDescent(FullGradient):
 
     References
     ----------
-    Talwar, Thakurta, Zhang, "Private empirical risk minimization beyond the worst
-    case: the effect of the constraint set geometry", 2014, Algorithm 1, with the
-    noise calibrated here (its printed constant could not be confirmed); Kivinen and
-    Warmuth, "Exponentiated gradient versus gradient descent for linear predictors",
+    Talwar, Thakurta, Zhang, "Private empirical risk minimization beyond the worst case:
+    the effect of the constraint set geometry", 2014, Algorithm 1, with the noise
+    calibrated here (the constant stated in the paper could not be confirmed); Kivinen
+    and Warmuth, "Exponentiated gradient versus gradient descent for linear predictors",
     Information and Computation 1997 (EG+-); Gentile, "The robustness of the p-norm
     algorithms", Machine Learning 2003.
     """
 
     step: float = value(
-        1.0, above=0.0, help="step size, times 1 / the smoothness in the L1 norm"
+        1.0,
+        above=0.0,
+        help="step size in units of 1 over the smoothness constant in the L1 norm",
     )
 
     @classmethod
@@ -49,13 +51,13 @@ class MirrorDescent(FullGradient):
         """Return the reason why a constraint or a penalty is refused, or None."""
         if problem.constraint.name not in MAPS:
             return (
-                f"constraint={problem.constraint.name}: mirror_descent has a potential "
-                f"for {', '.join(MAPS)} only"
+                f"constraint={problem.constraint.name}: mirror_descent has no mirror "
+                f"map for this set; use one of {', '.join(MAPS)}"
             )
         if not problem.penalty.quadratic:
             return (
-                f"penalty={problem.penalty.name}: mirror_descent needs a smooth one, "
-                "none or l2"
+                f"penalty={problem.penalty.name}: mirror_descent needs penalty none or "
+                "l2"
             )
         return None
 
@@ -74,7 +76,7 @@ class MirrorDescent(FullGradient):
 
 
 def smoothness_in_l1(problem: ERM) -> Array:
-    """Return a bound on the smoothness of F in the L1 norm, (1 or B, 1).
+    """Return a bound on the smoothness of F in the L1 norm, shape (1 or B, 1).
 
     The bound is max_j M_j + l2. It bounds the largest entry of the Hessian, because
     |H_jk| <= sqrt(H_jj H_kk) <= max_j M_j for the loss, and the penalty adds l2.
@@ -106,9 +108,9 @@ class Mirror(ABC):
         return np.concatenate([self.primal(self.dual[i : i + rows]) for i in parts])
 
     def start(self, w: Array) -> Array:
-        """Return the initial dual variables, which are zeros, (B, p).
+        """Return the initial dual variables, which are zeros, shape (B, p).
 
-        They correspond to the centre of the simplex, or to w = 0.
+        These variables correspond to the centre of the simplex, or to w = 0.
         """
         return np.zeros_like(w)
 

@@ -82,36 +82,45 @@ class Newton(FullBatch):
     uses_smoothness: ClassVar[bool] = False
     exempt: ClassVar[Mapping[str, str]] = {
         "columns_of_zeros_are_harmless": ZEROS,
-        "sensitivities_are_tight": "traces tell only how long records are, and "
-        "those at corners are all as long; the tests have the worst ones",
+        "sensitivities_are_tight": "traces depend only on the norms of records, which "
+        "are equal at the corners; our own tests contain the worst records",
     }
 
     n_iter: int = shape(5, least=0, help="T, the number of steps")
     noise: str = shape(
         "hessian",
         choices=("hessian", "direction"),
-        help="what is published besides gradients: Hessians, or directions and traces",
+        help="what a step publishes besides the gradient; hessian: the Hessian H; "
+        "direction: the Newton direction and the trace of H",
     )
     curvature: str = shape(
         "hessian",
         choices=("hessian", "bound"),
-        help="second derivatives, or parabolas that lie above the loss",
+        help="weights of the records in H; hessian: second derivatives of the loss; "
+        "bound: curvatures of parabolas that lie above the loss",
     )
     lift: str = shape(
         "add",
         choices=("add", "clip"),
-        help="the floor is added to all eigenvalues, or small ones are raised to it",
+        help="add: add the floor to all eigenvalues of H; clip: raise eigenvalues "
+        "below the floor to the floor",
     )
     share: float = shape(
         0.2,
         above=0.0,
         most=0.99,
-        help="share of the budget mu^2 that is not for gradients",
+        help="share of the privacy budget mu^2 that is not spent on gradients",
     )
     floor: float = value(
-        1.0, above=0.0, help="floor of the eigenvalues, in units of what noise needs"
+        1.0,
+        above=0.0,
+        help="floor of the eigenvalues of H, divided by sqrt(p) times the standard "
+        "deviation of the noise on H; with noise=direction, divided by a value that "
+        "roughly balances the errors of floor and noise",
     )
-    step: float = value(1.0, above=0.0, most=2.0, help="length of a step")
+    step: float = value(
+        1.0, above=0.0, most=2.0, help="step size; 1 is a full Newton step"
+    )
     clip: float | None = clip_field()
 
     @property
@@ -139,11 +148,11 @@ class Newton(FullBatch):
         name, loss = type(self).__name__, problem.loss
         if not loss.is_curved:
             return (
-                f"loss={loss.name}: {name} needs a second derivative that is bounded "
-                "and not 0 everywhere; use a smoothed loss, such as huber"
+                f"loss={loss.name}: {name} needs a loss with a second derivative that "
+                "is bounded and not 0 everywhere; use a smoothed loss such as huber"
             )
         if not problem.penalty.quadratic:
-            return f"penalty={problem.penalty.name}: {name} serves none and l2 only"
+            return f"penalty={problem.penalty.name}: {name} needs penalty none or l2"
         reason = bounds_refusal(problem, self, weight=loss.smoothness)
         reason = reason or matrix_refusal(problem)
         if reason is None and self.curvature == "bound":
@@ -205,13 +214,13 @@ class Newton(FullBatch):
         return step
 
     def weights(self, oracle: Oracle) -> Array:
-        """Return the weight q_i of each record at the iterates, in [0, A], (B, n)."""
+        """Return each record's weight q_i in [0, A] at the iterates, shape (B, n)."""
         return secants(oracle) if self.curvature == "bound" else curvatures(oracle)
 
     def by_hessian(
         self, oracle: Oracle, mechanisms: Mechanisms, g: Array, last: bool
     ) -> Array:
-        """Return (H + l0 I + l2 I)^-1 g for the noisy H, (B, p).
+        """Return (H + l0 I + l2 I)^-1 g for the noisy H, shape (B, p).
 
         Parameters
         ----------
@@ -238,7 +247,7 @@ class Newton(FullBatch):
     def predicted_excess(
         self, problem: ERM, mechanisms: Mechanisms, noisy: Array, floors: Array
     ) -> Array:
-        """Return the average increase of F due to the last gradient's noise, (B,).
+        """Return the average increase of F by the last gradient's noise, shape (B,).
 
         Let M be the matrix that a step inverts, H + l0 I + l2 I with ``lift=add``, and
         let e ~ N(0, s^2 I) be the noise on the mean gradient. A step of length 1 along
@@ -286,7 +295,7 @@ class Newton(FullBatch):
         return out
 
     def by_direction(self, oracle: Oracle, mechanisms: Mechanisms, g: Array) -> Array:
-        """Return the noisy (H + l0 I + l2 I)^-1 g, (B, p).
+        """Return the noisy (H + l0 I + l2 I)^-1 g, shape (B, p).
 
         Parameters
         ----------
@@ -360,7 +369,7 @@ class Newton(FullBatch):
     def systems(
         self, oracle: Oracle, matrices: Iterator[Array], g: Array, floors: Array
     ) -> Array:
-        """Return the solutions of the lifted systems of all trials, (B, p).
+        """Return the solutions of the lifted systems of all trials, shape (B, p).
 
         The solutions are 0 if the records are declared to be 0, because there is then
         nothing to learn.

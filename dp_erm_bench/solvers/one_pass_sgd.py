@@ -39,11 +39,11 @@ class OnePassSGD(Iterative):
 
     Let subgradients have norm at most L, let s be the noise scale, R = ``radius``, and
     tau the number of steps. Then eta is ``step`` R / sqrt(m L^2 + E[tau] p s^2). At
-    step = 1 the population risk satisfies
-    E F(w) - F(u) <= (1/m) R sqrt(m L^2 + E[tau] p s^2) for norm2(u - w_1) <= R (online
-    mirror descent). The printed step size D / (sqrt(n) (L + s sqrt(p))) is of this
-    order. A proximal step for the penalty follows each fresh step. Privacy does not
-    need the noise steps, and ``noise_only=off`` omits them.
+    step = 1 the population risk satisfies E F(w) - F(u) <= (1/m) R sqrt(m L^2 + E[tau]
+    p s^2) for norm2(u - w_1) <= R (online mirror descent). The paper's step size D /
+    (sqrt(n) (L + s sqrt(p))) is of this order. A proximal step for the penalty follows
+    each fresh step. Privacy does not need the noise steps, and ``noise_only=off`` omits
+    them.
 
     References
     ----------
@@ -59,37 +59,54 @@ class OnePassSGD(Iterative):
     calibrations: ClassVar[tuple[str, ...]] = ("certified", "paper")
     exempt: ClassVar[Mapping[str, str]] = {
         "the_limit_is_reached": "one pass ends far from the minimum",
-        "sensitivities_are_tight": "a record is met at one iterate alone, at which its "
+        "sensitivities_are_tight": "a record is read at one iterate only, where its "
         "subgradient may be small",
-        "math.isinf(bound)": "at epsilon=inf only, where nothing is promised",
+        "math.isinf(bound)": "runs only at epsilon=inf, where there is no privacy "
+        "guarantee",
     }
 
     n_iter: int | None = shape(
-        None, least=0, help="fresh steps at most; null: half of the records, rounded up"
+        None,
+        least=0,
+        help="largest number of fresh steps, each of which reads a new record; null: "
+        "half of the number of records, rounded up",
     )
     noise_only: str = shape(
         "on",
         choices=("on", "off"),
-        help="whether records that are drawn again add noise",
+        help="whether a record that is drawn again causes a step that only adds noise",
     )
     order: str = shape(
         "secret",
         choices=("secret", "given"),
-        help="drawn and secret, or the dataset's: then all records count as read",
+        help="order of the records; secret: drawn at random and not published; given: "
+        "that of the dataset, without privacy amplification",
     )
     mirror: str = shape(
         "euclidean",
         choices=("euclidean", "p_norm"),
-        help="mirror map; p_norm is an extension without a utility claim",
+        help="mirror map; p_norm is an extension, for which no error bound is proved",
     )
     power: float = value(
-        1.5, above=1.0, most=2.0, help="p of norm_p(w)^2 / (2 (p - 1)), for p_norm"
+        1.5,
+        above=1.0,
+        most=2.0,
+        help="with mirror=p_norm: p of the potential norm_p(w)^2 / (2 (p - 1))",
     )
-    step: float = value(1.0, above=0.0, help="step size, times that of the bound")
+    step: float = value(
+        1.0,
+        above=0.0,
+        help="step size, divided by the step size of the proved error bound",
+    )
     radius: float | None = value(
-        None, above=0.0, help="R, a distance; null: that of the constraint, otherwise 1"
+        None,
+        above=0.0,
+        help="R, the distance to the minimiser that the step size assumes; null: the "
+        "radius of the constraint, or 1 without a constraint",
     )
-    clip: float | None = clip_field("bound on a subgradient's norm")
+    clip: float | None = clip_field(
+        "clipping threshold for the norm of a record's subgradient"
+    )
 
     @property
     def printed_constant(self) -> str:
@@ -105,7 +122,10 @@ class OnePassSGD(Iterative):
         if self.mirror == "euclidean":
             return projection_refusal(problem, "one_pass_sgd", compiled=True)
         if problem.constraint.bounded or not problem.penalty.quadratic:
-            return "mirror=p_norm: needs constraint=none, and penalty none or l2"
+            return (
+                "mirror=p_norm: this mirror map needs constraint=none, and penalty "
+                "none or l2"
+            )
         return None
 
     def iterations(self, problem: ERM) -> int:
@@ -132,7 +152,7 @@ class OnePassSGD(Iterative):
         return float((n / (n - np.arange(m))).sum())
 
     def plan(self, problem: ERM, identities: Sequence[str]) -> Indices:
-        """Return the number of noise steps before each fresh step, (B, m)."""
+        """Return the number of noise steps before each fresh step, shape (B, m)."""
         waits = np.zeros((len(identities), self.iterations(problem)), np.int64)
         if self.noise_only == "on":
             seeds = stream_seeds(identities, "noise_only")
@@ -205,7 +225,7 @@ class OnePassState(State):
         self.done = 0
 
     def output(self) -> Array:
-        """Return the mean of the iterates before the fresh steps made, (1, p)."""
+        """Return the mean of the iterates before the fresh steps made, shape (1, p)."""
         return self.total[None] / self.done if self.done else self.first
 
     def advance(self, k: int) -> None:

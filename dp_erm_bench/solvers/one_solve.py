@@ -37,13 +37,14 @@ without a Hessian.
 
 def noise_field() -> Any:
     """Return a dataclass field for the distribution of the noise on a vector."""
-    words = "normal, or of density exp(-norm2), which is private at delta = 0"
+    words = "distribution of the noise; gamma has a density proportional to "
+    words += "exp(-norm2 / scale), and gives privacy with delta = 0"
     return shape("gaussian", choices=tuple(LAWS), help=words)
 
 
 def tolerance_field(default: float) -> Any:
     """Return a dataclass field for the accepted distance to the exact minimiser."""
-    most = "largest distance to the exact minimiser that is accepted"
+    most = "largest accepted distance between the computed and the exact minimiser"
     return shape(default, above=0.0, help=most)
 
 
@@ -53,8 +54,8 @@ def postprocess_field() -> Any:
         "none",
         choices=("none", "prox"),
         later=True,
-        help="prox: the noisy answer is followed by the prox of the penalty's norm, "
-        "which reads no data; nothing if the penalty has no norm",
+        help="prox: apply the proximal operator of the penalty's norm to the noisy "
+        "point, without reading data; no effect if the penalty has no norm",
     )
 
 
@@ -130,11 +131,11 @@ class StronglyConvex(Solver):
     constrained: ClassVar[bool] = True
     uses_smoothness: ClassVar[bool] = False
     uncharged: ClassVar[Mapping[str, str]] = {
-        "solved": "a run ends with an error where its minimiser cannot be verified"
+        "solved": "a run ends with an error if its minimiser cannot be verified"
     }
 
     ridge: float = shape(
-        0.0, least=0, help="strength of an l2 penalty that is added to the problem's"
+        0.0, least=0, help="strength of an l2 penalty that is added to the objective"
     )
 
     def modulus(self, problem: ERM) -> float:
@@ -155,14 +156,15 @@ class StronglyConvex(Solver):
     def unsupported_reason(self, problem: ERM) -> str | None:
         """Return the reason why a problem is refused, or None.
 
-        It is not strongly convex, or prox and projection cannot be combined.
+        A problem is refused if it is not strongly convex, or if its prox and projection
+        cannot be combined.
         """
         name, penalty = type(self).__name__, problem.penalty
         if self.modulus(problem) <= 0.0:
-            own = ", a penalty.l2" if hasattr(penalty, "l2") else ""
+            own = ", set penalty.l2" if hasattr(penalty, "l2") else ""
             return (
-                f"{name} needs strong convexity: penalty={penalty.name} has none; use "
-                f"penalty l2 or elastic_net{own}, or the parameter ridge"
+                f"{name} needs strong convexity, but penalty={penalty.name} has none; "
+                f"use penalty l2 or elastic_net{own}, or set the parameter ridge"
             )
         return projection_refusal(problem, name)
 
@@ -173,7 +175,7 @@ class StronglyConvex(Solver):
         tolerance: float,
         start: Array | None = None,
     ) -> Array:
-        """Return the minimiser of F + (ridge/2) norm2^2 + linear.w, (1, p).
+        """Return the minimiser of F + (ridge/2) norm2^2 + linear.w, shape (1, p).
 
         Parameters
         ----------
@@ -200,8 +202,8 @@ class StronglyConvex(Solver):
             )
         if not uncharged(near.distance <= tolerance, "solved"):
             raise NotSolved(
-                f"{type(self).__name__}: the minimiser is not verified to be within "
-                f"{tolerance:g}; nothing is published"
+                f"{type(self).__name__}: the computed minimiser is not verified to lie "
+                f"within {tolerance:g} of the exact one; nothing is published"
             )
         return near.w[None, :]
 

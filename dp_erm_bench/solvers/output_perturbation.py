@@ -61,25 +61,29 @@ class OutputPerturbation(one_solve.OneSolve):
     any_penalty: ClassVar[bool] = True
     linear_losses: ClassVar[bool] = True
     exempt: ClassVar[Mapping[str, str]] = {
-        "sensitivities_are_tight": "the minimiser moves that far only where the loss "
-        "is linear for all neighbours, which the small problems are not",
-        "bounds is None": "at epsilon=inf only: without bounds nothing is private",
+        "sensitivities_are_tight": "the minimiser moves this far only if the loss is "
+        "linear for all neighbours, unlike in the small problems of the check",
+        "bounds is None": "runs only at epsilon=inf, because nothing is private "
+        "without bounds",
         "not problem.is_fixed or any(origin_digest(type(one)) for one in made_of)": (
-            "solves anew what may have changed in place"
+            "solves again a problem that may have changed in place"
         ),
     }
 
     noise: str = shape(
         "gaussian",
         choices=("gaussian", "gamma", "l1_laplace"),
-        help="normal; of density exp(-norm2) or exp(-norm1), private at delta = 0",
+        help="distribution of the noise; gamma has a density proportional to "
+        "exp(-norm2 / scale), l1_laplace to exp(-norm1 / scale); both give privacy "
+        "with delta = 0",
     )
     tolerance: float = one_solve.tolerance_field(1e-9)
     projection: str = shape(
         "l2",
         choices=PROJECTIONS,
         later=True,
-        help="the norm in which the noisy point is projected on the set",
+        help="norm in which the noisy point is projected on the constraint set; none: "
+        "no projection",
     )
     postprocess: str = one_solve.postprocess_field()
 
@@ -91,11 +95,15 @@ class OutputPerturbation(one_solve.OneSolve):
         ):
             posed = f"constraint={constraint.name}, penalty={penalty.name}"
             return (
-                f"noise=l1_laplace: needs constraint none, penalty none or l2: {posed}"
+                "noise=l1_laplace needs constraint none and penalty none or l2, not "
+                f"{posed}"
             )
         known = type(constraint).project_linf is not Constraint.project_linf
         if self.projection == "linf" and not known:
-            return f"constraint={constraint.name}: has no projection=linf, use l2"
+            return (
+                f"constraint={constraint.name}: there is no projection in the linf "
+                "norm; use projection=l2"
+            )
         return super().unsupported_reason(problem)
 
     def releases(self, problem: ERM, adjacency: Adjacency, schedule: Any) -> Releases:
@@ -126,7 +134,7 @@ class OutputPerturbation(one_solve.OneSolve):
         return min(sparse * (curvature + 1.0), math.sqrt(problem.p))
 
     def exact(self, problem: ERM) -> Array:
-        """Return the exact minimiser, (1, p), computed once for all seeds."""
+        """Return the exact minimiser, shape (1, p), computed once for all seeds."""
 
         def solve_problem() -> Array:
             return self.minimiser(problem, np.zeros(problem.p), self.tolerance)

@@ -59,17 +59,27 @@ class PermutationSGD(one_solve.SingleAnswer):
 
     any_penalty: ClassVar[bool] = True
     exempt: ClassVar[Mapping[str, str]] = {
-        "sensitivities_are_tight": "the last iterate moves so far only where the loss "
-        "is linear along the whole run, which the small problems are not"
+        "sensitivities_are_tight": "the last iterate moves this far only if the loss "
+        "is linear along the whole run, unlike in the small problems of the check"
     }
 
-    passes: int = shape(10, least=0, help="k, passes over the permuted records")
-    batch_size: int | str = sampled.batch_field("records of a step, or full")
+    passes: int = shape(
+        10, least=0, help="k, the number of passes over the permuted records"
+    )
+    batch_size: int | str = sampled.batch_field(
+        "number of records in a batch; full: all n records"
+    )
     noise: str = one_solve.noise_field()
     step: float = value(
-        1.0, above=0.0, most=2.0, help="step size, times 1 / beta, beta = H R_2^2"
+        1.0,
+        above=0.0,
+        most=2.0,
+        help="step size in units of 1 / beta, where beta = H R^2, H is the smoothness "
+        "of the loss, and R is the declared bound on a record's norm",
     )
-    decay: float = value(0.0, least=0, help="a: the step size falls like 1 / (1 + a t)")
+    decay: float = value(
+        0.0, least=0, help="a; step t = 0, 1, .. has the size step / (1 + a t)"
+    )
     clip: float | None = clip_field()
 
     @classmethod
@@ -85,8 +95,9 @@ class PermutationSGD(one_solve.SingleAnswer):
         """
         if problem.dataset.bounds is None:
             return (
-                "permutation_sgd needs declared bounds, clipping or not: its step size "
-                "must be at most 2 / beta for each record"
+                "permutation_sgd needs declared bounds (dataset.bounds) even with "
+                "clipping, because its step size must be at most 2 / beta for each "
+                "record"
             )
         if not isinstance(problem.penalty, SeparablePenalty):
             if self.batch_size != "full":
@@ -114,16 +125,16 @@ class PermutationSGD(one_solve.SingleAnswer):
         label = label_bound(problem)
         if math.isinf(label):
             return (
-                f"permutation_sgd: a gradient could overflow with "
-                f"loss={problem.loss.name} and no declared bound on labels: declare "
+                f"loss={problem.loss.name}: a gradient could overflow in "
+                "permutation_sgd without a declared bound on labels; declare "
                 "dataset.bounds.label"
             )
         if max(reach, label) <= FARTHEST:
             return None
         return (
-            f"permutation_sgd: a gradient could overflow with |x.w| up to {reach:.1e}, "
-            f"or with such a label; its proof needs both below {FARTHEST:g}: take a "
-            "shorter step or clip, or other units"
+            "permutation_sgd: a gradient could overflow, because |x.w| can reach "
+            f"{reach:.1e} and |y| can reach {label:.1e}, but both must be at most "
+            f"{FARTHEST:g}; use a smaller step, a smaller clip or other units"
         )
 
     def passes_at(self, problem: ERM, iteration: int) -> float:
@@ -147,7 +158,7 @@ class PermutationSGD(one_solve.SingleAnswer):
         return sampled.expected_batch(problem, self.batch_size)
 
     def sizes(self, problem: ERM) -> Array:
-        """Return the size of every step, (k m,), with m steps in each of k passes."""
+        """Return the size of each of m steps in each of k passes, shape (k m,)."""
         beta = problem.record_smoothness
         t = np.arange(self.passes * math.ceil(problem.n / self.batch(problem)))
         decay, step = (float(np.ravel(v)[0]) for v in (self.decay, self.step))
@@ -156,7 +167,7 @@ class PermutationSGD(one_solve.SingleAnswer):
         return np.asarray(first / (1.0 + decay * t))
 
     def plan(self, problem: ERM, identities: Sequence[str]) -> Indices:
-        """Return each trial's permutation, drawn without the data, (B, n)."""
+        """Return each trial's permutation, drawn without the data, shape (B, n)."""
         seeds = stream_seeds(identities, "permutation")
         return np.stack([np.argsort(uniforms(s, 0, problem.n)) for s in seeds])
 

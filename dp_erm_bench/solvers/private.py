@@ -1,7 +1,8 @@
 """Functions by which a solver declares how it uses records outside its mechanisms.
 
-They add no computing cost to a run. In `dp-erm-bench check`, records are replaced by
-private values (see docs/private_values.md), and these functions accept them.
+These functions add no computing cost to a run. In `dp-erm-bench check`, records are
+replaced by private values (see docs/private_values.md), and these functions accept
+them.
 """
 
 from __future__ import annotations
@@ -148,7 +149,9 @@ def check_use(value: Any, name: str, declared: Mapping[str, str]) -> Any:
     """
     if name not in declared:
         known = ", ".join(declared) or "none"
-        raise UsageError(f"uncharged: {name!r} is not declared; declared are {known}")
+        raise UsageError(
+            f"uncharged: {name!r} is not declared; the declared names are {known}"
+        )
     if np.size(value) != 1 or np.asarray(value).dtype.kind not in "biuf":
         raise UsageError(f"uncharged: {name} must be one boolean or one number")
     return np.asarray(value).item()

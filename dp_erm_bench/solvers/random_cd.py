@@ -24,7 +24,7 @@ ORDERS = ("uniform", "cyclic", "cyclic_reversed")
 class RandomCD(Iterative):
     """Differentially private proximal coordinate descent (DP-CD).
 
-    The coordinates are chosen independently of the data: uniformly (as in the printed
+    The coordinates are chosen independently of the data: uniformly (as in the paper's
     algorithm), or in a cycle (as in the authors' figures). The privacy is the same for
     both orders. Without ``n_inner`` the last iterate is returned, as in the figures.
 
@@ -37,16 +37,33 @@ class RandomCD(Iterative):
     calibrations: ClassVar[tuple[str, ...]] = ("certified", "paper")
     printed_constant: ClassVar[str] = "mangold2022"  # Theorem 1
 
-    passes: float = shape(10.0, least=0, help="passes of p coordinate steps")
+    passes: float = shape(
+        10.0, least=0, help="number of passes, each of p coordinate steps"
+    )
     n_iter: int | None = shape(
-        None, least=0, help="number of coordinate steps, in place of passes"
+        None, least=0, help="number of coordinate steps, used instead of passes"
     )
-    order: str = shape("uniform", choices=ORDERS, help="how coordinates are picked")
+    order: str = shape(
+        "uniform",
+        choices=ORDERS,
+        help="order of the coordinates; uniform: drawn at random; cyclic: from first "
+        "to last; cyclic_reversed: from last to first",
+    )
     n_inner: int | None = shape(
-        None, least=1, help="K of Algorithm 1: restart from the mean of K iterates"
+        None,
+        least=1,
+        help="K of the paper's Algorithm 1: after every K steps, restart from the "
+        "mean of the K iterates; null: no restarts",
     )
-    step: float = value(1.0, above=0.0, help="step size, times 1 / M_j")
-    clip: float | None = clip_field("C of C_j = C sqrt(M_j / sum M)")
+    step: float = value(
+        1.0,
+        above=0.0,
+        help="step size in units of 1 / M_j, with the smoothness constant M_j of "
+        "coordinate j",
+    )
+    clip: float | None = clip_field(
+        "C in the clipping threshold C sqrt(M_j / sum_k M_k) of coordinate j"
+    )
 
     @classmethod
     def limits(cls, problem: ERM, curvature: float) -> Iterator[Limit]:
@@ -58,12 +75,12 @@ class RandomCD(Iterative):
     def unsupported_reason(self, problem: ERM) -> str | None:
         """Return the reason why ``n_inner`` is refused, or None.
 
-        It must divide the number of coordinate steps.
+        ``n_inner`` must divide the number of coordinate steps.
         """
         if self.n_inner and self.iterations(problem) % self.n_inner:
             return (
                 f"n_inner={self.n_inner}: must divide the number of coordinate steps, "
-                f"{self.iterations(problem)} here"
+                f"which is {self.iterations(problem)}"
             )
         return None
 
@@ -85,7 +102,7 @@ class RandomCD(Iterative):
         return done._replace(features=p) if self.n_inner else done
 
     def plan(self, problem: ERM, identities: Sequence[str]) -> Indices:
-        """Return the coordinates of all steps, drawn without the data, (B, T K)."""
+        """Return the coordinates of all steps, drawn without data, shape (B, T K)."""
         count, p = self.iterations(problem), problem.p
         if self.order == "uniform":
             seeds = stream_seeds(identities, "coordinates")

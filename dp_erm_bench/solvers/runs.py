@@ -32,7 +32,7 @@ def stack_solvers(solvers: Sequence[Solver]) -> Solver:
 
 
 def variants_of(solvers: Sequence[Solver], calibration: str) -> Sequence[Solver]:
-    """Return the solvers, in their printed form if the calibration is ``paper``.
+    """Return the solvers, in the form of their papers if the calibration is ``paper``.
 
     Raises
     ------
@@ -62,9 +62,13 @@ def steps_between(checkpoints: Counts) -> Iterator[int]:
         yield after - before
 
 
-def clip_field(what: str = "bound on a gradient's norm") -> Any:
+def clip_field(
+    what: str = "clipping threshold for the norm of a record's gradient",
+) -> Any:
     """Return a dataclass field for a clipping threshold."""
-    return value(None, above=0.0, help=f"{what}; null: declared bounds")
+    return value(
+        None, above=0.0, help=f"{what}; null: no clipping, which needs declared bounds"
+    )
 
 
 def mean_field(**how: Any) -> Any:
@@ -72,8 +76,9 @@ def mean_field(**how: Any) -> Any:
     return shape(
         "gaussian",
         choices=("gaussian", "projection"),
-        help="noisy means as they are, or projected on the l1 ball that holds means of "
-        "sparse gradients (dataset.bounds.nonzeros; without, of p entries)",
+        help="gaussian: use the noisy mean gradient; projection: project it on the l1 "
+        "ball that contains all means of gradients with at most s nonzero entries, "
+        "where s is dataset.bounds.nonzeros (p if not declared)",
         **how,
     )
 
@@ -202,7 +207,10 @@ class FullGradient(FullBatch):
     """An algorithm whose steps use the noisy sum of all clipped gradients."""
 
     output: str = shape(
-        "last", choices=("last", "average"), help="which iterate is returned"
+        "last",
+        choices=("last", "average"),
+        help="last: return the last iterate; average: return the mean of all iterates "
+        "after the start",
     )
     clip: float | None = clip_field()
 
@@ -232,7 +240,7 @@ class FullGradient(FullBatch):
         return gradient._replace(calls=1.0, draws=p, features=3 * p)
 
     def noisy_mean(self, oracle: Oracle, mechanisms: Mechanisms) -> Array:
-        """Publish and return the noisy mean gradient at the iterates, (B, p)."""
+        """Publish and return the noisy mean gradient at the iterates, shape (B, p)."""
         bound = norm_bound(oracle.problem, self.clip)
         total = oracle.clipped_sum(np.broadcast_to(bound, (oracle.batch, 1)))
         noisy: Array = mechanisms["gradient"](total) / oracle.problem.n
@@ -241,7 +249,7 @@ class FullGradient(FullBatch):
 
 def multiplier_field(where: str = "") -> Any:
     """Return a dataclass field for a noise multiplier independent of the budget."""
-    what = f"{where}z, noise scale / sensitivity of each answer"
+    what = f"{where}z, the noise scale of each release divided by its sensitivity"
     return shape(10.0, above=0.0, help=what)
 
 
@@ -270,7 +278,10 @@ class Prefixed(Iterative):
 
     @abstractmethod
     def costs(self, problem: Any, schedule: Any) -> Array:
-        """Return the part of the budget that the paper charges for each step, (T,)."""
+        """Return the part of the budget that the paper charges for each step.
+
+        The result has the shape (T,).
+        """
 
     def follow_schedule(self, schedule: Any) -> Self:
         """Return a copy of the solver that makes all steps of a given schedule."""

@@ -19,7 +19,9 @@ CHUNK = 1 << 16
 Batches = tuple[Indices, Indices]
 
 
-def batch_field(what: str = "expected batch size q n, or full (q = 1)") -> Any:
+def batch_field(
+    what: str = "expected number of records in a batch; full: all n records",
+) -> Any:
     """Return a dataclass field for a batch size."""
     return shape(1, least=1, words=("full",), help=what)
 

@@ -49,32 +49,36 @@ class SGD(Sampled):
     smooth_losses: ClassVar[bool] = False
     calibrations: ClassVar[tuple[str, ...]] = ("certified", "authors")
 
-    passes: float = shape(10.0, least=0, help="passes over the n records")
+    passes: float = shape(10.0, least=0, help="number of passes over the n records")
     n_iter: int | None = shape(
-        None, least=0, help="number of steps, in place of passes"
+        None, least=0, help="number of steps, used instead of passes"
     )
     batch_size: int | str = batch_field()
     step: float = value(
         1.0,
         above=0.0,
-        help="step size, times 1 / beta; of a loss that is not smooth, times 1 / the "
-        "bound on a gradient's norm",
+        help="step size in units of 1 / beta, with smoothness constant beta; for a "
+        "loss without curvature, in units of 1 over the bound on a gradient's norm",
     )
-    decay: float = value(0.0, least=0, help="a: the step size falls like 1 / (1 + a t)")
+    decay: float = value(
+        0.0, least=0, help="a; step t = 0, 1, .. has the size step / (1 + a t)"
+    )
     clip: float | None = clip_field()
     output: str = shape(
         "last",
         choices=("last", "average"),
         later=True,
-        help="the last iterate, or the mean of all after the start",
+        help="last: return the last iterate; average: return the mean of all iterates "
+        "after the start",
     )
     mean: str = mean_field(later=True)
     sampling: str = shape(
         "poisson",
         choices=("poisson", "allocation"),
         later=True,
-        help="each record joins each step by its own coin, or one step of each round "
-        "of t = n / batch_size",
+        help="poisson: each batch contains each record with probability batch_size / "
+        "n; allocation: each record is in one batch of each round of n / batch_size "
+        "steps",
     )
 
     @classmethod
@@ -91,7 +95,8 @@ class SGD(Sampled):
     def unsupported_reason(self, problem: ERM) -> str | None:
         """Return the reason why a problem is refused, or None.
 
-        It has too few records, or prox and projection cannot be combined.
+        A problem is refused if it has too few records, or if its prox and projection
+        cannot be combined.
         """
         reason = projection_refusal(problem, "sgd", compiled=True)
         return reason or super().unsupported_reason(problem)
@@ -175,7 +180,7 @@ class StochasticState(SampledState):
         return np.asarray((self.total + self.oracle.w) / self.done)
 
     def step_sizes(self, trials: slice, k: int) -> Array:
-        """Return the sizes of the next k steps of the given trials, (trials, k)."""
+        """Return the sizes of the next k steps of given trials, shape (trials, k)."""
         t = np.arange(self.done, self.done + k)
         return np.asarray(self.step[trials] / (1.0 + self.decay[trials] * t))
 

@@ -75,24 +75,31 @@ class SufficientStatistics(SingleAnswer):
     convex_losses: ClassVar[bool] = False
     exempt: ClassVar[Mapping[str, str]] = {
         "columns_of_zeros_are_harmless": ZEROS,
-        "sensitivities_are_tight": "the smallest eigenvalue moves by R^2 where the "
-        "records span one dimension less without the one, which the small problems "
-        "do not",
+        "sensitivities_are_tight": "the smallest eigenvalue changes by R^2 only if the "
+        "other records span one dimension less, unlike in the small problems of the "
+        "check",
     }
     leaks_by: ClassVar[str] = "orthogonal"
 
     share: float = shape(
-        0.5, above=0.0, most=0.99, help="k, the part of the release that is X'X"
+        0.5,
+        above=0.0,
+        most=0.99,
+        help="k, the weight of X'X in the release; X'y has the weight 1 - k",
     )
     ridge: float | str = shape(
         0.3,
         above=0.0,
         words=("adaptive", "identity"),
-        help="ridge over deviation of the noise of X'X, per sqrt(p); adaptive: AdaSSP; "
-        "identity: R^2",
+        help="ridge added to the noisy X'X, divided by s sqrt(p), where s is the "
+        "standard deviation of the noise; adaptive: the ridge of AdaSSP; identity: "
+        "R^2, with the declared bound R on a record's norm",
     )
     parabola: float = value(
-        0.1, above=0.0, help="c, curvature of the parabola for the logistic loss"
+        0.1,
+        above=0.0,
+        help="c, the coefficient of m^2 in the parabola that replaces the logistic "
+        "loss of margin m",
     )
 
     @classmethod
@@ -108,9 +115,9 @@ class SufficientStatistics(SingleAnswer):
         """
         name = type(self).__name__
         if problem.loss.name not in ("squared", "logistic"):
-            return f"loss={problem.loss.name}: {name} serves squared and logistic only"
+            return f"loss={problem.loss.name}: {name} needs loss squared or logistic"
         if not problem.penalty.quadratic:
-            return f"penalty={problem.penalty.name}: {name} serves none and l2 only"
+            return f"penalty={problem.penalty.name}: {name} needs penalty none or l2"
         reason = bounds_refusal(problem, self, label=True)
         return reason or matrix_refusal(problem)
 
@@ -141,7 +148,7 @@ class SufficientStatistics(SingleAnswer):
             yield from divide_mu([(smallest, THIRD), (moments, 1.0 - THIRD)])
 
     def answer(self, oracle: Oracle, mechanisms: Mechanisms, schedule: Any) -> Array:
-        """Return the solutions of the noisy linear systems, (B, p).
+        """Return the solutions of the noisy linear systems, shape (B, p).
 
         Parameters
         ----------
@@ -177,7 +184,7 @@ class SufficientStatistics(SingleAnswer):
         return w
 
     def parts(self, oracle: Oracle) -> tuple[Array, float]:
-        """Return the factors of X'X, (B,), and of X'y in the sum's gradient."""
+        """Return the factors of X'X, shape (B,), and of X'y in the sum's gradient."""
         bends = np.broadcast_to(2.0 * np.ravel(self.parabola), oracle.batch)
         if oracle.problem.loss.name == "squared":
             return np.ones_like(bends), 1.0
@@ -186,7 +193,7 @@ class SufficientStatistics(SingleAnswer):
     def ridges(
         self, gram: Array, s: Array, mechanisms: Mechanisms, p: int, R: float
     ) -> Array:
-        """Return the ridges that are added to X'X, (B,).
+        """Return the ridges that are added to X'X, shape (B,).
 
         Parameters
         ----------

@@ -49,24 +49,32 @@ class SVRG(Sampled):
         {"n_inner": 10, "snapshot_weight": 50.0, "step": 1e6},
     )
 
-    passes: float = shape(10.0, least=0, help="passes over the n records")
+    passes: float = shape(10.0, least=0, help="number of passes over the n records")
     n_epochs: int | None = shape(
-        None, least=0, help="S, number of epochs, in place of passes"
+        None, least=0, help="S, the number of epochs, used instead of passes"
     )
     n_iter: int | None = shape(
-        None, least=0, help="number of inner steps, in place of passes and n_epochs"
+        None,
+        least=0,
+        help="number of inner steps, used instead of passes and n_epochs",
     )
     n_inner: int | None = shape(
-        None, least=1, help="m, inner steps of an epoch; null: 2 n / batch_size"
+        None,
+        least=1,
+        help="m, the number of inner steps of an epoch; null: 2 n / batch_size",
     )
     batch_size: int | str = batch_field()
     snapshot_weight: float | None = shape(
         None,
         above=0.0,
-        help="noise multiplier of snapshots / that of inner steps; null: the ratio of "
-        "least noise in an epoch's direction",
+        help="noise multiplier of snapshots, divided by that of inner steps; null: the "
+        "ratio that minimises the noise of an epoch",
     )
-    step: float = value(1.0, above=0.0, help="step size, times 1 / beta")
+    step: float = value(
+        1.0,
+        above=0.0,
+        help="step size in units of 1 / beta, with smoothness constant beta",
+    )
     clip: float | None = clip_field()
 
     @classmethod

@@ -15,7 +15,7 @@ class StepWork(NamedTuple):
     """Average numbers of operations of one iteration of one trial.
 
     All numbers are per trial, also if several trials run in lock-step. The kind of an
-    operation determines how much of it these trials share.
+    operation determines how much of the operation these trials share.
 
     Attributes
     ----------

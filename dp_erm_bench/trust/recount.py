@@ -44,10 +44,10 @@ class Witness:
     uses : int
         Number of answers published.
     ratio : float
-        The smallest noise / (draw * sensitivity) of all numbers published. It equals
-        scale / sensitivity if the noise is the stream's, and is arbitrary otherwise. It
-        is infinite for a kind without a twin, and for a selection whose winners follow
-        from the stream's draws at its scale.
+        The smallest noise / (draw * sensitivity) over all published numbers. This ratio
+        equals scale / sensitivity if the noise is the stream's, and is arbitrary
+        otherwise. It is infinite for a kind without a twin, and for a selection whose
+        winners follow from the stream's draws at its scale.
     """
 
     def __init__(self, mechanism: Mechanism) -> None:
@@ -97,7 +97,7 @@ class Recount:
     Attributes
     ----------
     uses : tuple of Twin
-        The twin of every mechanism that was called, with its actual scale /
+        The twin of every mechanism that was called, with its actual ratio of scale to
         sensitivity.
     epsilon : float
         The epsilon proved for these uses at the budget's delta, by the accountant of
@@ -115,7 +115,7 @@ class Recount:
     tolerance: float
 
     def complaint(self, calibration: Calibration, early: bool = False) -> str:
-        """Return a message if the run departs from its certificate, else an empty text.
+        """Return a message if the run departs from its certificate; otherwise empty.
 
         A run that may stop ``early`` may spend less than is certified.
         """

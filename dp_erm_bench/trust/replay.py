@@ -11,6 +11,7 @@ The audit is deterministic and takes milliseconds. It needs pairs of records at 
 extremes of the bounds, and much noise.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -53,7 +54,8 @@ class ReplayReport:
     Attributes
     ----------
     ratios : dict
-        By release, the largest difference of a query / its declared sensitivity.
+        For each release, the largest difference of a query divided by its declared
+        sensitivity.
     departures : list of str
         Sentences on everything else that differs: the iterates, which are compared to
         the bit; the releases in the order of their use; the number of uses of a
@@ -66,10 +68,19 @@ class ReplayReport:
     def violations(self, slack: float = 1e-9) -> list[str]:
         """Return a sentence for each violation."""
         return [
-            f"release {name} differs by {ratio:.4g} times its declared sensitivity"
+            f"release {name} {_excess(ratio)}"
             for name, ratio in self.ratios.items()
             if not ratio <= 1.0 + slack
         ] + self.departures
+
+
+def _excess(ratio: float) -> str:
+    if math.isinf(ratio):
+        return (
+            "gets a value that is not finite: clip it, or refuse the problem in "
+            "`unsupported_reason`"
+        )
+    return f"differs by {ratio:.4g} times its declared sensitivity"
 
 
 class Writer:
@@ -130,7 +141,7 @@ def compare_logs(first: Log, second: Log) -> ReplayReport:
 
 
 def _place(steps: Sequence[int], k: int, one: Array, other: Array) -> str:
-    """Return in words at which step iterate k differs, and how."""
+    """Return a string that says at which step iterate k differs, and how."""
     step = f"step {steps[k]}" if k < len(steps) else "the end"
     if 0 < k < len(steps) and steps[k] > steps[k - 1] + 1:
         step = f"steps {steps[k - 1] + 1} to {steps[k]}"

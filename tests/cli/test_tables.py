@@ -306,7 +306,7 @@ def test_whose_uses_were_not_charged_is_told():
     one, other = dict.fromkeys(frame["line"])
     said = caption_of_view(rows_of_view(frame, View("epsilon")), "About.")
     assert (
-        f"Uncharged uses of the data: smoothness; tuning ({other})." in said
+        f'Uncharged uses of the data: smoothness; tuning ("{other}").' in said
         and one not in said
     )
 

@@ -132,7 +132,7 @@ TWINS = {
     "one use too many": (
         broken((START, f'        mechanisms["gradient"](oracle.w)\n{START}')),
         "uses_are_those_declared",
-        "asked for use 11",
+        "use 11 was requested",
     ),
     "fewer uses than declared": (
         broken((DECLARED, DECLARED.replace("self.n_iter", "self.n_iter + 1"))),

@@ -113,9 +113,9 @@ def test_runs_that_no_method_makes_are_to_be_rewritten(folder, capsys):
     assert main(["check", "nested.py"]) == 1
     *_, found, last = capsys.readouterr().out.splitlines()
     line = (folder / "nested.py").read_text().partition(inner)[0].count("\n") + 1
-    words = "release best: what makes a run must be a method of the solver"
+    words = "release best: the function that makes a run must be a method of the solver"
     assert found.split(" s  ")[1].startswith(f"{suite.REWRITE}: {words}")
-    assert f"within another one (line {line})" in found
+    assert f"a nested function (line {line})" in found
     assert "nested: not judged as it is written" in last and "asked for" not in last
 
 

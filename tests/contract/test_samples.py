@@ -56,16 +56,16 @@ def solver(*steps, before=""):
 
 
 BROKEN = {
-    "whole": (solver(WHOLE, PUBLISH), "has 0 for the next 1"),
+    "whole": (solver(WHOLE, PUBLISH), "there are 0 samples for the next 1 uses"),
     "once": (
         solver(SUM, PUBLISH, before=DRAW.replace(AT, " " * 8)),
-        "has 0 for the next 1",
+        "there are 0 samples for the next 1 uses",
     ),
     "nicer": (
         solver(DRAW, f"{AT}first = rows\n", DRAW, SUM, PUBLISH),
-        "another one was taken before its use",
+        "another sample was taken before the last one was used",
     ),
-    "noise_alone": (solver(WHOLE, AHEAD), "has 0 for the next 1"),
+    "noise_alone": (solver(WHOLE, AHEAD), "there are 0 samples for the next 1 uses"),
     "noise_of_a_run": (
         solver(
             WHOLE,
@@ -73,7 +73,7 @@ BROKEN = {
             before="        drawn = list(np.swapaxes(mechanisms['gradient']"
             ".take_vectors(self.n_iter, problem.p), 0, 1))\n",
         ),
-        "10 uses had none",
+        "10 uses had no sample",
     ),
 }
 GOOD = {"called": solver(DRAW, SUM, PUBLISH), "taken": solver(DRAW, SUM, AHEAD)}
@@ -168,7 +168,7 @@ SHRUNK_SQUARES = (
 @pytest.mark.parametrize(
     ("bound", "said"),
     [
-        ("adjacency.of_sum(1.0, positive=True)", "positive=True) is not for"),
+        ("adjacency.of_sum(1.0, positive=True)", "positive=True) does not ensure"),
         # Where the mark is lost the coin is turned.
         ("np.sqrt(2.0) * (adjacency.of_sum(1.0) / 2)", "own term is 0.707 times"),
     ],

@@ -445,7 +445,7 @@ def test_once_computes_once_for_the_same_records():
 @pytest.mark.parametrize(
     ("value", "name", "words"),
     [
-        (True, "other", "'other' is not declared; declared are mine"),
+        (True, "other", "'other' is not declared; the declared names are mine"),
         (np.ones(2), "mine", "must be one boolean or one number"),
         ("a", "mine", "must be one boolean or one number"),
     ],
@@ -470,7 +470,9 @@ def test_uncharged_uses_are_refused_in_runs_and_in_check(candidate, tmp_path):
     found = check_named(TYPES).result(made)
     assert found.verdict == FAILS and "'large' is not declared" in found.reason
     problem = load_problem("log1", n=50, p=4)
-    with pytest.raises(UsageError, match="'large' is not declared; declared are none"):
+    with pytest.raises(
+        UsageError, match="'large' is not declared; the declared names are none"
+    ):
         fit(problem, made.pin, epsilon=1.0, seed=1)
     made = candidate(Made("descent", (imported, stops, named)))
     assert check_named(TYPES).result(made).verdict == OK

@@ -56,7 +56,7 @@ class EuclideanCube(Cube):
 @pytest.mark.parametrize(
     ("parts", "said"),
     [
-        ({"penalty": Overstated(0.1)}, "strong_convexity=100 is not that of its prox"),
+        ({"penalty": Overstated(0.1)}, "strong_convexity=100 contradicts its prox"),
         ({"penalty": Concave(0.1)}, "or the penalty is not convex"),
         ({"penalty": Small(0.1)}, "largest_margin=0.001 is exceeded"),
         ({"constraint": EuclideanCube(5.0)}, "largest_margin=5 is exceeded"),
@@ -94,7 +94,7 @@ def test_a_loss_is_checked_however_its_problem_is_made():
 
 
 def test_a_problem_of_empirical_risk_keeps_the_constants_of_its_parts():
-    with pytest.raises(TypeError, match="lipschitz follows from the loss"):
+    with pytest.raises(TypeError, match="lipschitz must not be overridden"):
         type("Own", (ERMProblem,), {"lipschitz": 1e-3, "__module__": "own"})
 
 
@@ -195,5 +195,5 @@ def test_a_method_by_its_old_name_is_refused_with_the_new_one():
         def unsupported(self, problem):
             return "too small"
 
-    words = "Former.unsupported is called unsupported_reason now"
+    words = "Former.unsupported is now called unsupported_reason"
     assert complaint_of_solver(Former) == words

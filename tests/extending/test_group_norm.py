@@ -136,7 +136,7 @@ def test_over_a_constraint_no_step_serves_it_and_no_optimum_is_certified():
     assert given.optimum.reason == (
         "no reference solver for penalty group_norm over constraint l2_ball"
     )
-    with pytest.raises(Unsupported, match="gd has no step for both at once"):
+    with pytest.raises(Unsupported, match="gd cannot combine a projection"):
         fit(given, "gd", epsilon=1.0, seed=0)
 
 

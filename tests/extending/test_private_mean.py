@@ -125,22 +125,22 @@ def test_algorithms_of_another_problem_refuse_it_in_a_sentence(name):
         fit(problem(), name, epsilon=1.0, seed=0)
     made = registry.target("algorithm", name)
     assert str(refused.value) == (
-        f"{made.__name__} serves {made.serves.kind} only, not the mean in a ball"
+        f"{made.__name__} is for {made.serves.kind} only, not for the mean in a ball"
     )
 
 
 def test_its_solver_refuses_another_problem_in_a_sentence():
     sentence = (
-        "NoisyMean serves the mean in a ball only, not empirical risk minimisation"
+        "NoisyMean is for the mean in a ball only, not for empirical risk minimisation"
     )
     with pytest.raises(Unsupported, match=sentence):
         fit(labelled(), NOISY_MEAN, epsilon=1.0, seed=0)
 
 
 def test_what_is_of_empirical_risk_minimisation_only_is_refused_in_a_sentence():
-    with pytest.raises(Unsupported, match="no such constants"):
+    with pytest.raises(Unsupported, match="have no smoothness constants"):
         fit(problem(), NOISY_MEAN, epsilon=1.0, seed=0, smoothness="private")
-    with pytest.raises(Unsupported, match="a problem of the mean in a ball has no"):
+    with pytest.raises(Unsupported, match="problems of the mean in a ball do not"):
         _ = problem().gradient_rms
     with pytest.raises(UsageError, match="a record has norm"):
         type(problem())(np.full((3, 2), 5.0))

@@ -191,7 +191,7 @@ def test_steps_on_batches_and_missing_convexity_are_refused():
         with pytest.raises(Unsupported) as error:
             fit(problem("range"), algorithm, epsilon=1.0, seed=0, ridge=0.0)
         assert str(error.value).endswith(
-            "use penalty l2 or elastic_net, a penalty.l2, or the parameter ridge"
+            "use penalty l2 or elastic_net, set penalty.l2, or set the parameter ridge"
         )
 
 

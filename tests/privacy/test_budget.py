@@ -53,7 +53,7 @@ def test_a_delta_that_no_accountant_resolves_is_refused(delta: Any) -> None:
         Budget(1.0, delta)
     assert str(error.value) == (
         f"delta={delta}: must be 0 or at least 1e-60, "
-        "the least that the accountants resolve"
+        "the smallest delta that the accountants support"
     )
     assert Budget(1.0, LEAST_DELTA).number == LEAST_DELTA == 1e-60
     assert Budget(1.0, 0).number == 0.0

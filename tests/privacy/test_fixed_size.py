@@ -82,7 +82,7 @@ def test_a_use_without_its_sample_is_refused():
 
 
 def test_a_rate_is_a_number_of_records():
-    with pytest.raises(NotSampled, match="that is no number of 10 records"):
+    with pytest.raises(NotSampled, match="no whole number of the 10 records"):
         mechanism_of(0.25).sample(0, 10, 1)
 
 

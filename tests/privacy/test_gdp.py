@@ -183,7 +183,7 @@ def test_shares_that_are_none_and_other_releases_are_refused() -> None:
     for first in (0.0, 1.0, -0.5, math.nan):
         with pytest.raises(UsageError, match="few: share=.* must be a number > 0"):
             shared(first, 1.0 - first)
-    with pytest.raises(UsageError, match="add up to 0.9, they must to 1"):
+    with pytest.raises(UsageError, match="add up to 0.9, but must add up to 1"):
         shared(0.2, 0.7)
-    with pytest.raises(UsageError, match="few: is of the kind Laplace, and shares"):
+    with pytest.raises(UsageError, match="few: shares .* not for Laplace"):
         shared(kind=Laplace)

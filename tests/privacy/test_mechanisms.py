@@ -56,7 +56,8 @@ def test_one_use_too_many_is_refused(kind, times):
         with pytest.raises(BudgetExhausted) as error:
             use(mechanism)
         assert str(error.value) == (
-            f"release noise was declared {times} times and is asked for use {times + 1}"
+            f"release noise was declared with times={times}, but use {times + 1} was "
+            "requested"
         )
         assert mechanism.used == times
 
@@ -76,7 +77,7 @@ def test_noise_taken_ahead_is_counted(kind):
     assert mechanism.take(4, coordinates[:, :4]).shape == (4, 4)
     assert mechanism.used == 4
     with pytest.raises(
-        BudgetExhausted, match="declared 7 times and is asked for use 8"
+        BudgetExhausted, match="declared with times=7, but use 8 was requested"
     ):
         mechanism.take(4, coordinates[:, :4])
     mechanism.take(3, coordinates[:, :3])
@@ -248,23 +249,23 @@ def test_excluded_candidates_never_win(kind):
 
 
 def test_a_vector_is_not_one_use_of_a_release_of_numbers():
-    with pytest.raises(TypeError, match="release noise covers one number a use"):
+    with pytest.raises(TypeError, match="release noise covers one number per use"):
         mechanism_of(Laplace)(np.zeros((4, P)))
-    with pytest.raises(TypeError, match="release noise covers one number a use"):
+    with pytest.raises(TypeError, match="release noise covers one number per use"):
         mechanism_of(Laplace).take_vectors(1, P)
 
 
 @each_vector
 def test_a_vector_has_one_sensitivity(kind):
     mechanism = mechanism_of(kind, sensitivity=np.ones((4, P)))
-    with pytest.raises(TypeError, match="release noise covers one number a use"):
+    with pytest.raises(TypeError, match="release noise covers one number per use"):
         mechanism(np.zeros((4, P)))
 
 
 @each_scalar
 def test_a_sensitivity_per_coordinate_needs_the_coordinate(kind):
     mechanism = mechanism_of(kind, sensitivity=np.ones((4, P)))
-    with pytest.raises(TypeError, match="must be told the coordinate"):
+    with pytest.raises(TypeError, match="needs the coordinate"):
         mechanism(np.zeros(4))
     assert mechanism.used == 0
 

@@ -84,7 +84,9 @@ def test_one_use_too_many_is_refused(kind):
     ]
     argument = 3 if kind in SECRET else np.zeros((1, 3))
     mechanism(argument)
-    with pytest.raises(BudgetExhausted, match="release noise was declared 1 times"):
+    with pytest.raises(
+        BudgetExhausted, match="release noise was declared with times=1"
+    ):
         mechanism(argument)
 
 

@@ -91,5 +91,5 @@ def test_noise_of_the_authors_is_certified_by_our_accountant() -> None:
 
 
 def test_authors_noise_is_for_sgd_only() -> None:
-    with pytest.raises(UsageError, match="sgd over Poisson samples only"):
+    with pytest.raises(UsageError, match="only for sgd with Poisson samples"):
         calibrate(GREEDY, Budget(1, 1e-6), "authors")

@@ -282,11 +282,11 @@ def test_a_step_counts_with_the_least_noise_of_its_columns():
 
 def test_what_is_refused():
     mechanism = made(4.0, most=10)
-    with pytest.raises(BudgetExhausted, match="was declared 10 steps and is asked for"):
+    with pytest.raises(BudgetExhausted, match="was declared for at most 10 steps, but"):
         mechanism(lambda *_: np.zeros((1, 1)), 11)
     mechanism = made(4.0, most=10)
     mechanism(lambda *_: np.zeros((1, 1)), 10)
-    with pytest.raises(BudgetExhausted, match="is asked for use 2"):
+    with pytest.raises(BudgetExhausted, match="use 2 was requested"):
         mechanism(lambda *_: np.zeros((1, 1)), 10)
     with pytest.raises(ValueError, match="one trial at a time"):
         make_mechanisms([filter_of()], 1.0, ["a", "b"])

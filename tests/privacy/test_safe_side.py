@@ -128,7 +128,9 @@ def test_no_more_records_are_drawn_than_a_fixed_size_is_charged_for():
         if taken:
             assert made.size(n) == taken
         else:
-            with pytest.raises(NotSampled, match="no number of 1000000 records"):
+            with pytest.raises(
+                NotSampled, match="no whole number of the 1000000 records"
+            ):
                 made.size(n)
 
 

@@ -153,27 +153,36 @@ SOUND = {
     ),
 }
 UNSOUND = {
-    "no sample": (lambda m: use(m), "has 0 for the next 1"),
-    "one sample for two uses": (lambda m: (sample(m), use(m, 2)), "has 0 for"),
+    "no sample": (lambda m: use(m), "there are 0 samples for the next 1 uses"),
+    "one sample for two uses": (
+        lambda m: (sample(m), use(m, 2)),
+        "there are 0 samples",
+    ),
     "two samples for one use": (
         lambda m: (sample(m), sample(m), use(m)),
-        "another one was taken before its use",
+        "another sample was taken before the last one was used",
     ),
-    "two samples at the end": (lambda m: (sample(m), sample(m)), "another one"),
-    "more samples than uses": (lambda m: (sample(m, 3), use(m, 2)), "1 had no use"),
+    "two samples at the end": (lambda m: (sample(m), sample(m)), "another sample"),
+    "more samples than uses": (
+        lambda m: (sample(m, 3), use(m, 2)),
+        "1 samples had no use",
+    ),
     "fewer samples than noise": (
         lambda m: (sample(m, 2), m.take_vectors(3, 2)),
-        "has 2 for the next 3",
+        "there are 2 samples for the next 3 uses",
     ),
-    "noise and no sample": (lambda m: m.take_vectors(4, 2), "4 uses had none"),
+    "noise and no sample": (lambda m: m.take_vectors(4, 2), "4 uses had no sample"),
     "noise twice": (
         lambda m: (m.take_vectors(1, 2), m.take_vectors(1, 2)),
-        "has 0 for the next 1",
+        "there are 0 samples for the next 1 uses",
     ),
-    "noise, and a use": (lambda m: (m.take_vectors(1, 2), use(m)), "has 0 for"),
+    "noise, and a use": (
+        lambda m: (m.take_vectors(1, 2), use(m)),
+        "there are 0 samples",
+    ),
     "more samples than noise": (
         lambda m: (m.take_vectors(2, 2), sample(m, 3)),
-        "another one",
+        "another sample",
     ),
 }
 

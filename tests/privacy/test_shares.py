@@ -86,7 +86,7 @@ def test_two_entries_are_not_freer_than_their_event_says():
 def test_it_is_counted():
     made = mechanism(Budget(1.0, 1e-6))
     made(np.zeros((1, 4)))
-    with pytest.raises(BudgetExhausted, match="r was declared 1 times"):
+    with pytest.raises(BudgetExhausted, match="r was declared with times=1"):
         made(np.zeros((1, 4)))
 
 

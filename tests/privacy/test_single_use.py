@@ -169,7 +169,7 @@ def test_a_pass_that_reads_too_few_records_is_refused():
     mechanism = make_mechanisms([release_of(5, 3, 4)], 1.5, "a")["gradient"]
     mechanism.next_records(0, 2)
     mechanism(np.zeros((1, 2)))
-    with pytest.raises(NotSampled, match="reading 3 records .* and 2 were taken"):
+    with pytest.raises(NotSampled, match="reading 3 records .* but 2 were taken"):
         mechanism.finish()
 
 

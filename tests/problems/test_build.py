@@ -106,7 +106,7 @@ def test_no_penalty_needs_no_strength(given):
 def test_auto_without_a_usual_objective(key):
     given = {"loss": "logistic", "penalty": "none"} | {key: "auto"}
     assert sentence(BARE, **given) == (
-        f"{key}=auto: dataset toy names no usual objective; name a {key}"
+        f"{key}=auto: dataset toy has no usual objective; choose a {key}"
     )
 
 
@@ -170,7 +170,7 @@ def test_parameters_of_what_has_none_are_named(part):
 @pytest.mark.parametrize("group", ["loss", "penalty", "constraint"])
 def test_a_mapping_needs_a_name(group):
     text = sentence(DATA, **{group: {"strength": 1}})
-    assert text == "{'strength': 1}: must have a name beside its parameters"
+    assert text == "{'strength': 1}: must have the key name besides its parameters"
 
 
 @each("group", ["loss", "penalty", "constraint"])

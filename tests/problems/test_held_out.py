@@ -95,16 +95,16 @@ def test_a_problem_says_why_it_lacks_a_quantity():
     assert far["rmse"] == np.inf and far["r2"] == -np.inf
     for quantity in numbers:
         assert regression.lacking(quantity) == ""
-        assert "is of a classification" in problem().lacking(quantity)
+        assert "is for classification" in problem().lacking(quantity)
     assert "have the same label" in problem("squared", np.ones(20)).lacking("r2")
     for ours in (whole, regression, problem()):
         assert ours.lacking("objective") == ""
     for quantity in ("test_risk", "test_accuracy", "auc"):
         assert problem().lacking(quantity) == ""
-        assert "give it a dataset.test_fraction" in whole.lacking(quantity)
+        assert "set dataset.test_fraction" in whole.lacking(quantity)
     assert regression.lacking("test_risk") == ""
-    assert "loss squared is of a regression" in regression.lacking("auc")
-    assert "its objective only" in Problem.lacking(whole, "auc")
+    assert "loss squared is for regression" in regression.lacking("auc")
+    assert "only their objective" in Problem.lacking(whole, "auc")
 
 
 def test_references_are_the_optimum_and_the_base_rate():

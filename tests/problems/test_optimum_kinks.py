@@ -94,7 +94,7 @@ def test_minima_with_a_ridge_are_certified(name, loss, strength):
 
 
 def test_without_a_penalty_or_a_set_nothing_is_certified():
-    assert "without a penalty" in problem_of("absolute").optimum.reason
+    assert "there is no penalty" in problem_of("absolute").optimum.reason
     linear = problem_of("linear", penalty="l2", strength=0.1)
     assert "negative" in linear.optimum.reason
 

@@ -243,7 +243,7 @@ def test_sets_with_penalties_that_no_solver_serves_say_so(name, penalty):
 def test_a_box_that_is_not_bounded_has_no_certificate(ends):
     found = compute_optimum(boxed("squared", *ends))
     assert found.value is None
-    assert found.reason == "no certificate on a box that is not bounded"
+    assert found.reason == "no certificate for an unbounded box"
 
 
 def test_a_box_of_the_whole_space_is_no_box():

@@ -117,7 +117,7 @@ def test_unknown_kinds_are_refused_in_one_sentence(loss):
     assert str(error.value) == (
         "smoothness=secret: must be one of auto, public, data, private"
     )
-    with pytest.raises(UsageError, match="published anew by each fit"):
+    with pytest.raises(UsageError, match="each fit publishes its own"):
         Smoothness("private", dataset(loss), loss)
 
 

@@ -69,21 +69,23 @@ def test_uncharged_is_always_printed(text):
 
 def test_uses_that_not_all_lines_make_are_told_with_whose_they_are(text):
     found = text({}, {"uncharged": "tuning"})
-    assert "Uncharged uses of the data: smoothness (DP-CD, cyclic); tuning." in found
+    assert 'Uncharged uses of the data: smoothness ("DP-CD, cyclic"); tuning.' in found
 
 
 def test_calibration_and_unproved_epsilon_of_each_line(text):
     found = text({"certified": 0.997}, {"certified": 1.87, "calibration": "authors"})
-    authors = "authors (DP-SGD, authors' noise)"
-    assert f"Calibration: certified (DP-CD, cyclic); {authors}." in found
-    unproved = "Certified epsilon unknown, or above the nominal one: "
-    assert f"{unproved}DP-SGD, authors' noise (1.87 times)." in found
+    authors = """authors ("DP-SGD, authors' noise")."""
+    assert f'Calibration: certified ("DP-CD, cyclic"); {authors}' in found
+    own = (
+        """for "DP-SGD, authors' noise"; at most the nominal one for all other lines."""
+    )
+    assert f"\nCertified epsilon: 1.87 times the nominal one {own}" in found
     for certified in (0.99, 1.0):
         text_of_all = text({}, {"certified": certified})
         assert "of every line is at most the nominal one." in text_of_all
     for certified in (None, math.nan):
         found = text({}, {"certified": certified})
-        assert f"{unproved}DP-SGD, authors' noise (none is proved)." in found
+        assert f"\nCertified epsilon: none proved {own}" in found
         assert "nan" not in found
 
 
@@ -108,8 +110,16 @@ def test_over_epsilon_the_caption_has_all_of_them(tabulate):
     )
     found = caption_of(look_up(table, PANEL).along_epsilon, profile="default")
     assert "epsilon: 0.1, 1, 10. delta: 1/n^2." in found
-    assert "DP-CD, cyclic (1.09 times)." in found
+    assert '1.09 times the nominal one for "DP-CD, cyclic".' in found
     assert "Median and min..max of 4 report runs" in found
+
+
+def test_a_group_of_all_but_few_lines_is_described_by_the_few():
+    labels = [*"abcde"]
+    rows = pd.DataFrame({captions.TITLE: "one", captions.LABEL: labels})
+    texts = pd.Series(["yes"] * 4 + ["no"])
+    assert captions.tell_apart(rows, texts) == 'yes (all lines except "e"); no ("e")'
+    assert captions.tell_apart(rows[1:], texts[1:]) == 'yes ("b", "c", "d"); no ("e")'
 
 
 def test_what_holds_of_all_panels_stands_once_and_what_differs_with_its_panel(tabulate):
@@ -134,7 +144,8 @@ def test_what_holds_of_all_panels_stands_once_and_what_differs_with_its_panel(ta
 def test_lines_that_lie_on_each_other_are_told(tabulate):
     same = {"line": "DP-SGD authors"}
     found = said(tabulate({}, same), PLAIN)
-    assert "coincide: DP-CD, cyclic and DP-SGD, authors' noise (log1)." in found
+    names = """"DP-CD, cyclic" and "DP-SGD, authors' noise\""""
+    assert f"coincide: {names} (log1)." in found
     assert "coincide" not in said(tabulate({}, same | {"end": 0.2}), PLAIN)
 
 

@@ -110,7 +110,7 @@ def test_captions_say_what_is_not_charged_and_not_proved(table, tmp_path, captio
     # None of the authors' curves are here.
     assert "Dashed" not in (tmp_path / "log.txt").read_text()
     lasso, answers = (captions[f"talwar2015_{one}"] for one in ("lasso", "answers"))
-    assert "nominal one: Frank-Wolfe, printed (not proved) (1.61 times)" in lasso
+    assert '1.61 times the nominal one for "Frank-Wolfe, printed (not' in lasso
     assert "The certified epsilon of every line is at most the nominal one." in answers
     # Nine lines are two panels: a and b are of the first data set.
     assert "smoothness (a, b); standardisation (e, f); tuning." in answers
@@ -119,7 +119,7 @@ def test_captions_say_what_is_not_charged_and_not_proved(table, tmp_path, captio
 def test_noise_that_nobody_certifies_proves_nothing(table, tmp_path, captions):
     table.loc[table["line"] == "AMP", "epsilon_certified"] = math.nan
     drawn(table, tmp_path)
-    assert "nominal one: AMP (none is proved)." in captions["talwar2015_answers"]
+    assert 'epsilon: none proved for "AMP"; at' in captions["talwar2015_answers"]
 
 
 def test_slopes_name_their_panel(table, tmp_path, captions):

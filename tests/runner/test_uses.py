@@ -91,7 +91,7 @@ ACCUSED = {
     ),
     "a_short_run_inside": (
         short_of(REPEATED, (RUN, SHORT)),
-        "release best: a run inside it made fewer uses than it declares",
+        "release best: an inner run made fewer uses than it declares",
     ),
     "no_run_inside": (
         short_of(REPEATED, ('mechanisms["best"](self.attempt)', "oracle.w")),

@@ -248,7 +248,7 @@ def test_printed_runs_of_random_levels_are_cut_below_the_printed_share():
         (
             {},
             Budget(1.0, 1e-29),
-            "delta=1e-29: the printed share of a run, 8e-65, is",
+            "delta=1e-29: the printed share of each run, 8e-65, is",
         ),
     ],
 )
@@ -278,7 +278,7 @@ def test_what_cannot_be_run_or_scored_is_refused(params, message):
 
 def test_what_the_algorithm_refuses_is_refused():
     data = problem(penalty="l1", strength=0.1, constraint="l2_ball")
-    with pytest.raises(Unsupported, match="gd has no step for both at once"):
+    with pytest.raises(Unsupported, match="gd cannot combine a projection"):
         Run(data, [Boosting(clip=1.0)], ONE).declare()
     two = problem(3)
     with pytest.raises(Unsupported, match="n=3: bias_reduced_sgd needs at least 4"):

@@ -142,8 +142,8 @@ def test_constraints_are_refused_by_all_who_do_not_keep_them(algorithm, ball):
         assert reason is None or reason.startswith(f"constraint={ball}: {algorithm} ")
         return
     assert solver.refusal(problem) == (
-        f"{type(solver).__name__} does not keep its iterates in constraint={ball}; "
-        "use constraint=none, or gd"
+        f"constraint={ball}: {type(solver).__name__} does not keep its iterates in "
+        "this set; use constraint=none or algorithm=gd"
     )
     with pytest.raises(Unsupported, match=f"constraint={ball}"):
         solve(problem, [solver], Budget(1.0, 1e-6), "certified", ["a"], 3)

@@ -158,16 +158,20 @@ def test_no_neighbour_moves_a_point_further():
     [
         ({}, {"penalty": {"name": "cardinality", "strength": 0.1}}, "strong convexity"),
         ({}, {"penalty": "none"}, "DualFrankWolfe needs strong convexity"),
-        ({"steps": "line_search"}, {}, "steps=line_search: it reads the data.*finite"),
+        (
+            {"steps": "line_search"},
+            {},
+            "steps=line_search: the privacy budget does not .*finite",
+        ),
         (
             {"ridge": 0.1},
             {"penalty": {"name": "box", "lower": -1.0, "upper": 1.0}},
-            "penalty=box: dual_frank_wolfe serves a norm",
+            "penalty=box: dual_frank_wolfe needs penalty none",
         ),
         (
             {},
             {"loss": "squared"},
-            "loss=squared: DualFrankWolfe needs a loss of bounded",
+            "loss=squared: DualFrankWolfe needs a loss with a bounded",
         ),
         ({}, {"bounds": None}, "DualFrankWolfe needs declared bounds"),
     ],
@@ -234,7 +238,7 @@ def test_scores_and_the_recovery_are_charged(adjacency, factor):
 )
 def test_a_selection_needs_listed_vertices(psi):
     made = served(p=9, penalty=psi)
-    words = f"release=selection: penalty={psi['name']} has no norm whose vertices are"
+    words = f"release=selection: penalty={psi['name']} has no norm with a list of 2 "
     with pytest.raises(Unsupported, match=words):
         fit(made, NAME, epsilon=1.0, release="selection")
 

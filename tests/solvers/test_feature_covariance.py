@@ -117,7 +117,7 @@ class Replayed:
     "given, words",
     [
         ({"loss": "absolute"}, "loss=absolute is not smooth: FeatureCovariance needs"),
-        ({"penalty": "l1"}, "penalty=l1: FeatureCovariance serves none and l2 only"),
+        ({"penalty": "l1"}, "penalty=l1: FeatureCovariance needs penalty none or l2"),
         ({"bounds": None}, "FeatureCovariance needs declared bounds (dataset.bounds"),
     ],
 )

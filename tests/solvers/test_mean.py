@@ -102,7 +102,9 @@ def test_projection_is_never_farther_than_the_same_noise(seed, epsilon, noise, s
 
 @pytest.mark.parametrize("algorithm", ["mean_noise", "mean_projection"])
 def test_what_cannot_be_hidden_is_refused_in_a_sentence(algorithm):
-    with pytest.raises(Unsupported, match="delta=0: must be positive, as gaussian"):
+    with pytest.raises(
+        Unsupported, match="delta=0: must be positive, because gaussian"
+    ):
         fit(problem(), algorithm, epsilon=1.0, delta=0.0, seed=0)
     bare = problem_from_records(np.ones((5, 3)))
     with pytest.raises(Unsupported, match="needs declared bounds"):
@@ -193,7 +195,9 @@ def test_a_sketch_that_is_too_long_is_refused(params, words):
 
 
 def test_a_sketch_is_not_purely_private_and_has_a_row():
-    with pytest.raises(Unsupported, match="delta=0: must be positive, as sketched"):
+    with pytest.raises(
+        Unsupported, match="delta=0: must be positive, because sketched"
+    ):
         fit(problem(p=100), "mean_sketch", epsilon=1.0, delta=0.0, seed=0, rows=5)
     with pytest.raises(UsageError, match="rows=0: must be"):
         fit(problem(), "mean_sketch", epsilon=1.0, seed=0, rows=0)

@@ -147,7 +147,7 @@ def test_the_potential_of_power_two_is_euclidean():
         (
             {"mirror": "p_norm"},
             {"constraint": {"name": "l1_ball", "radius": 1.0}},
-            "mirror=p_norm: needs constraint=none, and penalty none or l2",
+            "mirror=p_norm: this mirror map needs constraint=none, and penalty none",
         ),
     ],
 )

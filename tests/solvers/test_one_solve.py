@@ -175,7 +175,7 @@ def test_objective_noise_has_the_reference_numbers():
 
 
 def test_too_small_a_ridge_is_refused_with_what_it_costs():
-    with pytest.raises(Unsupported, match="curvature alone.*costs 1.25.*larger ridge"):
+    with pytest.raises(Unsupported, match="costs an epsilon of 1.25 .* larger ridge"):
         run(ObjectivePerturbation(), unit_problem(l2=1e-4), epsilon=1.0)
 
 

@@ -161,7 +161,7 @@ def test_the_default_is_in_no_identity():
         (
             {"projection": "linf"},
             {"constraint": {"name": "simplex", "radius": 1.0}},
-            "constraint=simplex: has no projection=linf",
+            "constraint=simplex: there is no projection in the linf",
         ),
         (PURE, {"strength": 0.0}, "needs strong convexity"),
     ],

@@ -122,12 +122,12 @@ def test_the_solution_is_a_function_of_what_was_published(ridge, z):
     [
         (
             {"loss": "huber"},
-            "loss=huber: SufficientStatistics serves squared and logistic",
+            "loss=huber: SufficientStatistics needs loss squared or logistic",
         ),
-        ({"penalty": "l1"}, "penalty=l1: SufficientStatistics serves none and l2 only"),
+        ({"penalty": "l1"}, "SufficientStatistics needs penalty none or l2"),
         (
             {"constraint": {"name": "l2_ball", "radius": 1.0}, "penalty": "none"},
-            "does not keep its iterates in constraint=l2_ball",
+            "constraint=l2_ball: SufficientStatistics does not keep its iterates",
         ),
         ({"bounds": None}, "needs declared bounds (dataset.bounds"),
         ({"bounds": {"columns": 5.0}}, "needs a bound of the label"),

@@ -116,7 +116,9 @@ def _set_strength(
     penalty: str | Mapping[str, Any] | Penalty, strength: float | str
 ) -> Mapping[str, Any]:
     if isinstance(penalty, Penalty):
-        raise UsageError(f"strength={strength}: give it to the penalty itself")
+        raise UsageError(
+            f"strength={strength}: set the strength in the Penalty object instead"
+        )
     name, parameters = _split_name("penalty", penalty)
     return {**parameters, "name": name, "strength": strength}
 
@@ -163,7 +165,7 @@ def build_problem(
         its declarations, or ``auto`` for a dataset without a usual objective.
     """
     if (dataset.loaded or {}).get("task") == UNLABELLED:
-        hint = "take problem=mean, or a task with labels"
+        hint = "use problem=mean, or a task with labels"
         raise UsageError(f"dataset.task=unlabelled of {dataset.name}: {hint}")
     if not isinstance(loss, Loss):
         name, parameters = _split_name("loss", loss)
@@ -211,7 +213,7 @@ def _build_loss(name: str, parameters: Mapping[str, Any]) -> Loss:
     """Return a loss by name; one from a file is checked against its declarations."""
     if name == "auto":
         raise UsageError(
-            "loss=auto: dataset arrays names no usual objective; name a loss"
+            "loss=auto: dataset arrays has no usual objective; choose a loss"
         )
     for key, value in parameters.items() if is_file(name) else ():
         if math.isnan(real_number(value)):
@@ -232,7 +234,7 @@ def _split_name(group: str, spec: object) -> tuple[str, dict[str, Any]]:
         allowed = f"{names}, a mapping with `name`, or a {group.capitalize()}"
         raise value_error(group, spec, f"one of {allowed}")
     if "name" not in spec:
-        raise UsageError(f"{spec}: must have a name beside its parameters")
+        raise UsageError(f"{spec}: must have the key name besides its parameters")
     # Numbers of numpy are accepted like Python's.
     plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in spec.items()}
     return named_in(spec), {k: v for k, v in plain.items() if k not in HIDDEN}
@@ -260,7 +262,7 @@ def _index_groups(
 def _require_usual(key: str, dataset: Dataset) -> Usual:
     if dataset.usual is None:
         raise UsageError(
-            f"{key}=auto: dataset {dataset.name} names no usual objective; name a {key}"
+            f"{key}=auto: dataset {dataset.name} has no usual objective; choose a {key}"
         )
     return dataset.usual
 
@@ -274,7 +276,7 @@ def _build_penalty(name: str, parameters: dict[str, Any], dataset: Dataset) -> P
             if usual is None or usual.penalty != name:
                 raise UsageError(
                     f"penalty.strength=auto: dataset {dataset.name} has no usual "
-                    f"strength for penalty {name}; give penalty.strength"
+                    f"strength for penalty {name}; set penalty.strength"
                 )
             strength = usual.strength
         parameters["strength"] = strength_of(strength, dataset.n)

@@ -75,7 +75,7 @@ def check_loss(loss: Loss) -> None:
     Raises
     ------
     UsageError
-        With the first violation and its place.
+        The message names the first violation and its place.
     """
     wrong = loss.reason_not_compiled or next(_wrong_loss(loss), None)
     if wrong:
@@ -99,7 +99,7 @@ def check_intercept(
     Raises
     ------
     UsageError
-        Naming the constant, the penalty or the constraint, and the range.
+        The message names the constant, the penalty or the constraint, and the range.
     """
     ranges: dict[str, Any] = {}
     if constraint.bounded:
@@ -113,7 +113,8 @@ def check_intercept(
         if not least < 0.0 < most:
             raise UsageError(
                 f"dataset.intercept={constant:g}: has no meaning with {part}, which "
-                f"leaves its weight in [{least:g}, {most:g}], one sign only"
+                f"restricts the weight of the intercept to [{least:g}, {most:g}], one "
+                "sign only"
             )
 
 
@@ -132,7 +133,7 @@ def check_set(part: Penalty | Constraint, p: int, bounds: Bounds | None) -> None
     Raises
     ------
     UsageError
-        With the first violation.
+        The message names the first violation.
     """
     if isinstance(part, Penalty):
         _check_modulus(part, p)
@@ -174,7 +175,10 @@ def _wrong_loss(loss: Loss) -> Iterator[str]:
         y = np.full(z.size, label)
         values = [loss.value(y, z), loss.derivative(y, z), loss.second_derivative(y, z)]
         if any(v.shape != z.shape or not np.isfinite(v).all() for v in values):
-            yield f"{says}: is not a finite number for each margin at label {label:g}"
+            yield (
+                f"{says}: its value and derivatives must be finite numbers at every "
+                f"margin for label {label:g}"
+            )
             return
         size, within = np.abs(values[1]), "lipschitz_within is exceeded"
         checks = _compare_derivatives(loss, z, *values)
@@ -189,7 +193,7 @@ def _wrong_loss(loss: Loss) -> Iterator[str]:
         if not _each_by_itself(loss, y, z, values[1]):
             yield (
                 f"{says}: its derivative at label {label:g} depends on the other "
-                "records, or is another one when compiled"
+                "records, or differs if it is compiled"
             )
 
 
@@ -236,7 +240,11 @@ def _compare_derivatives(
     bent = np.append(slope < -fuzz, False) | (dd < 0.0)
     signs = (d > 0.0) & (d.min() < 0.0)
     return [
-        ("derivative is not that of value", z[1:], (change < low) | (change > high)),
+        (
+            "derivative is not that of the value",
+            z[1:],
+            (change < low) | (change > high),
+        ),
         (
             f"lipschitz={G:g} is exceeded by |derivative|={size.max():g}",
             z,
@@ -252,15 +260,20 @@ def _compare_derivatives(
             z,
             np.abs(dd) > H * ROUNDED,
         ),
-        ("convex, yet its derivative falls", z, bent & loss.convex),
-        ("monotone, yet its derivative has both signs", z, signs & loss.monotone),
+        ("it is declared convex, but its derivative decreases", z, bent & loss.convex),
+        (
+            "it is declared monotone, but its derivative has both signs",
+            z,
+            signs & loss.monotone,
+        ),
     ]
 
 
 def _each_by_itself(loss: Loss, y: Array, z: Array, expected: Array) -> bool:
     """Return whether the derivative is elementwise, and equal if it is compiled.
 
-    It is computed a second time in a kernel, and on every second record alone.
+    The derivative is computed a second time in a kernel, and on every second record
+    alone.
     """
     from dp_erm_bench.kernels.losses import residuals
 
@@ -291,8 +304,8 @@ def _check_modulus(penalty: Penalty, p: int) -> None:
         least = (1.0 + step * m) * np.square(moved).sum(axis=1)
         if (along < least * (1.0 - SLACK) - 1e-12 * size**2).any():
             raise UsageError(
-                f"{says}{m:g} is not that of its prox at step {step:g}, or the penalty "
-                "is not convex"
+                f"{says}{m:g} contradicts its prox at step {step:g}, or the penalty is "
+                "not convex"
             )
 
 
@@ -308,14 +321,17 @@ LEAST = 1e-300
 class Smoothness:
     """Smoothness constants of f(w) = (1/n) sum_i phi(x_i.w, y_i).
 
+    M_j is the constant of coordinate j, and beta is the constant in the euclidean norm.
+    H is the smoothness constant of the loss.
+
     Parameters
     ----------
     kind : {'auto', 'public', 'data'}
-        ``public``: from the declared bounds, M_j = H R_j^2 and beta = H R_2^2.
-        ``data``: M_j = H mean_i x_ij^2 and beta = H lambda_max(X'X / n), a use
-        of the data that no budget pays for. Records whose squares do not add up to
-        finite numbers count as zeros. ``auto``: ``public`` if bounds are declared, else
-        ``data``.
+        With ``public``, M_j = H R_j^2 and beta = H R_2^2 follow from the declared
+        bounds. With ``data``, M_j = H mean_i x_ij^2 and beta = H lambda_max(X'X / n).
+        This is a use of the data that no budget pays for. Records whose squares do not
+        add up to finite numbers count as zeros. ``auto`` is ``public`` if bounds are
+        declared, else ``data``.
     dataset : Dataset
     loss : Loss
     """
@@ -330,9 +346,9 @@ class Smoothness:
             raise value_error("smoothness", self.kind, f"one of {', '.join(KINDS)}")
         if self.kind == "private":
             raise UsageError(
-                "smoothness=private: is published anew by each fit, a problem by "
-                "itself has none; use smoothness=public, or data, which reads the "
-                "records"
+                "smoothness=private: each fit publishes its own constants, so a "
+                "problem without a fit has none; use smoothness=public, or "
+                "smoothness=data, which reads the records"
             )
         bounds = self.dataset.bounds
         if self.kind == "public" and bounds is None:
@@ -432,9 +448,10 @@ class ReleasedSmoothness:
     Parameters
     ----------
     columns : array of shape (B, p)
-        M_j of each trial.
+        The smoothness constants M_j of the coordinates, for each trial.
     source : {'declared', 'data'}
-        The source of the bounds b_j on the contribution of one record.
+        Whether the bounds b_j come from the declared bounds or from the records. The
+        b_j bound the terms H x_ij^2 of the mean M_j, see `square_bounds`.
     """
 
     kind: ClassVar[str] = "private"
@@ -460,18 +477,19 @@ class ReleasedSmoothness:
 
 
 def square_bounds(dataset: Dataset, loss: Loss, source: str) -> tuple[Array, str]:
-    """Return the bounds b_j on H x_ij^2, shape (p,), and where they come from.
+    """Return the bounds b_j on H x_ij^2, shape (p,), and their source.
 
     Parameters
     ----------
     dataset : Dataset
     loss : Loss
     source : {'auto', 'declared', 'data'}
-        ``declared``: H R_j^2. ``data``: the largest H x_ij^2, as in the papers'
-        figures. The b_j set the scale of the noise. If the b_j count as public numbers,
-        the release is private, because the terms of other records are cut off at b_j.
-        ``uncharged`` lists ``smoothness_bounds``. ``auto``: ``declared`` if there are
-        bounds, else ``data``.
+        With ``declared``, b_j is H R_j^2. With ``data``, b_j is the largest H x_ij^2,
+        as in the figures of the papers. The b_j set the scale of the noise. If the b_j
+        count as public numbers, the release is private, because the terms of other
+        records are cut off at b_j. In the case ``data``, ``uncharged`` lists
+        ``smoothness_bounds``. ``auto`` is ``declared`` if there are bounds, else
+        ``data``.
 
     Raises
     ------
@@ -545,7 +563,7 @@ class ERM:
     Parameters
     ----------
     dataset, loss, penalty, constraint
-        The parts.
+        The parts of the objective.
     smoothness_kind : {'auto', 'public', 'data'}
         The source of the smoothness constants (:class:`Smoothness`).
     released : ReleasedSmoothness, optional
@@ -554,8 +572,8 @@ class ERM:
     Attributes
     ----------
     origin : ERM or None
-        The problem from which this one differs only in its smoothness constants. A copy
-        with other parts (``dataclasses.replace``) has none.
+        The problem from which this one differs only in its smoothness constants. None
+        for other problems, and for a copy with other parts (``dataclasses.replace``).
     """
 
     kind: ClassVar[str] = "empirical risk minimisation"
@@ -587,8 +605,9 @@ class ERM:
         own = sorted(set(BOUNDS) & set(vars(cls)))
         if own and not cls.__module__.startswith(f"{__package__}."):
             raise TypeError(
-                f"{cls.__name__}: {own[0]} follows from the loss and the domain; for "
-                "another kind of problem derive from problems.base.Problem"
+                f"{cls.__name__}: {own[0]} must not be overridden, because it follows "
+                "from the loss and the domain; for another kind of problem, derive "
+                "from problems.base.Problem"
             )
 
     @property
@@ -682,7 +701,7 @@ class ERM:
         return np.asarray(self.dataset.X.T @ residual) / self.n
 
     def start(self, batch: int) -> Array:
-        """Return the point of the constraint nearest to zero, repeated to (B, p).
+        """Return the point of the constraint nearest to zero, repeated to shape (B, p).
 
         Bounds on derivatives hold only for points in the constraint.
         """
@@ -705,7 +724,7 @@ class ERM:
         return entries, float(self.dataset.row_norms.max())
 
     def hessian(self, w: Array) -> Array:
-        """Return the Hessian of the sum (not the mean) of the losses at w, (p, p)."""
+        """Return the Hessian of the sum (not mean) of the losses at w, shape (p, p)."""
         X, y = self.dataset.X, self.dataset.y
         curvature = self.loss.second_derivative(y, X @ w)
         return np.asarray(X.T @ (X * curvature[:, None]))
@@ -720,7 +739,8 @@ class ERM:
     def gradient_rms(self) -> float:
         """Return rms_i norm2(grad loss_i(0)), the unit of clipping thresholds.
 
-        It is computed from the data. Using it is tuning, for which no budget pays.
+        This unit is computed from the data. Using it is tuning, for which no budget
+        pays.
         """
         y, lengths = self.dataset.y, self.dataset.row_norms
         slopes = self.loss.derivative(y, np.zeros_like(y))
@@ -738,10 +758,11 @@ def lipschitz_constant(
 ) -> float:
     """Return a bound on |phi'(x.w, y)| over the domain of w.
 
-    It is the loss's own constant if that is finite. Otherwise it is a bound for records
-    within the declared bounds. If |x.w| <= Z over the domain and |y| <= Y, the bound
-    for the squared loss is Z + Y. It is infinite if the domain is unbounded, or if no
-    bounds, or none on the label, are declared. Nothing here is computed from the data.
+    The bound is the loss's own constant if that is finite. Otherwise it holds for
+    records within the declared bounds. If |x.w| <= Z over the domain and |y| <= Y, the
+    bound for the squared loss is Z + Y. It is infinite if the domain is unbounded, if
+    no bounds are declared, or if no bound on the label is declared. Nothing here is
+    computed from the data.
 
     Parameters
     ----------

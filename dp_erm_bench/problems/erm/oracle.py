@@ -37,7 +37,7 @@ class Oracle(base.BaseOracle, ABC):
     ----------
     problem : ERM
     batch : int
-        B, the number of trials that are advanced in lock-step.
+        The number B of trials that are advanced in lock-step.
 
     Attributes
     ----------
@@ -172,7 +172,7 @@ class Oracle(base.BaseOracle, ABC):
         self.touch()
 
     def touch(self) -> None:
-        """Note that ``w`` was changed in place, so that the margins are recomputed."""
+        """Record that ``w`` was changed in place, so that margins are recomputed."""
         self._margins = None
 
     def objective(self, w: Array) -> Array:
@@ -234,7 +234,7 @@ class Oracle(base.BaseOracle, ABC):
         Parameters
         ----------
         trial : int
-            Its index in the batch.
+            Index of the trial in the batch.
         records : int array
             Indices of the records.
         clip : float
@@ -298,7 +298,7 @@ class Oracle(base.BaseOracle, ABC):
         Parameters
         ----------
         trial : int
-            Its index in the batch.
+            Index of the trial in the batch.
         batches : (records, offsets)
             Step t uses ``records[offsets[t]:offsets[t + 1]]``.
         noise : array of shape (k, p), or (0, p) for none; else ValueError
@@ -340,7 +340,7 @@ class Oracle(base.BaseOracle, ABC):
         Parameters
         ----------
         trial : int
-            Its index in the batch.
+            Index of the trial in the batch.
         anchor : (array of shape (p,), array of shape (p,))
             The snapshot, and the noisy mean gradient there.
         batches : (records, offsets)

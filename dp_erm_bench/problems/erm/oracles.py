@@ -49,7 +49,7 @@ class DenseOracle(Oracle):
         return np.asarray(r @ self.columns)
 
     def gradient(self, clip: Array) -> Array:
-        """Return the mean of the clipped gradients, (B, p).
+        """Return the mean of the clipped gradients, shape (B, p).
 
         A plain product replaces the clipping if no derivative reaches its threshold.
         """
@@ -148,7 +148,7 @@ class GramOracle(DenseOracle):
         self._moves = 0
 
     def gradient(self, clip: Array) -> Array:
-        """Return the mean of the clipped gradients, (B, p)."""
+        """Return the mean of the clipped gradients, shape (B, p)."""
         if clip.size and self._may_be_clipped(clip, self._derivative_bounds[0]):
             return Oracle.gradient(self, clip)
         if self._gradient is None or self._moves >= REFRESH:
@@ -166,7 +166,7 @@ class GramOracle(DenseOracle):
         return products - self.c[coordinates]
 
     def clipped_sum(self, clip: Array) -> Array:
-        """Return the sum of the clipped gradients, (B, p)."""
+        """Return the sum of the clipped gradients, shape (B, p)."""
         if self._may_be_clipped(clip, self._derivative_bounds[1]):
             return super().clipped_sum(clip)
         return self.problem.n * self.gradient(np.empty(0))
@@ -214,7 +214,7 @@ class GramOracle(DenseOracle):
         self.touch()
 
     def touch(self) -> None:
-        """Note that ``w`` changed in place; margins and gradient are recomputed."""
+        """Record that ``w`` changed in place; margins and gradient are recomputed."""
         super().touch()
         self._gradient = None
 

@@ -115,7 +115,9 @@ def maximise_shifted_dual(
     """
     part = norm_part(problem.penalty)
     if part is None:
-        raise Unsupported(f"penalty={problem.penalty.name}: it is no norm with l2")
+        raise Unsupported(
+            f"penalty={problem.penalty.name}: must be a norm, alone or with an l2 part"
+        )
     (norm, kappa), inner = part, without_norm(problem)
     pace = ridge + inner.penalty.strong_convexity
     theta = s = ahead = np.zeros(problem.p)

@@ -281,7 +281,7 @@ def least_along(
 
 
 def reason_not_judged(problem: ERM, quantity: str) -> str:
-    """Return why models cannot be judged by a quantity; empty if they can.
+    """Return the reason why models cannot be judged by a quantity; empty if they can.
 
     Parameters
     ----------
@@ -293,14 +293,16 @@ def reason_not_judged(problem: ERM, quantity: str) -> str:
     if quantity == "objective":
         return ""
     if y is None:
-        return "the dataset has no test part, give it a dataset.test_fraction"
+        return "the dataset has no test part; set dataset.test_fraction"
     if quantity in ("test_objective", "test_risk"):
         return ""
     numbers = quantity in ("rmse", "r2")
     if numbers and problem.loss.classification:
-        return f"loss {problem.loss.name} is of a classification, without numbers"
+        return (
+            f"loss {problem.loss.name} is for classification, which has no {quantity}"
+        )
     if not numbers and not problem.loss.classification:
-        return f"loss {problem.loss.name} is of a regression, without classes"
+        return f"loss {problem.loss.name} is for regression, which has no {quantity}"
     if quantity in ("balanced_accuracy", "auc") and np.ptp(y) == 0.0:
         return "all records of the test part are of one class"
     if quantity == "r2" and np.ptp(y) == 0.0:
@@ -311,7 +313,7 @@ def reason_not_judged(problem: ERM, quantity: str) -> str:
 def area_under_curve(scores: Array, positive: NDArray[np.bool]) -> Array:
     """Return the area under the ROC curve of B score vectors.
 
-    It is the share of the pairs of a positive and a negative record in which the
+    The area is the share of the pairs of a positive and a negative record in which the
     positive one has the larger score; ties count one half. Computing it takes one sort
     for each vector, O(B n log n) time.
 
@@ -374,7 +376,9 @@ class Population(ABC):
         return self.risk(w) - self.optimum
 
     def excess_objective(self, w: Array) -> Array:
-        """Return the risk plus penalty of points, minus the smallest such sum, (B,).
+        """Return the risk plus penalty of points, minus the smallest such sum.
+
+        The result has the shape (B,).
 
         Without a penalty this is `excess`. With a penalty it is nan, unless a subclass
         knows the least sum.
@@ -488,7 +492,8 @@ def population_of(problem: Any) -> Population | None:
         held = data.y_test.size
         if fresh > held:
             raise UsageError(
-                f"dataset.{FRESH}={fresh}: must be at most {held}, held out"
+                f"dataset.{FRESH}={fresh}: must be at most {held}, the number of "
+                "held-out records"
             )
         X: Any = (
             data.X_test if isinstance(data.X_test, np.ndarray) else data.X_test.tocsr()
@@ -496,7 +501,7 @@ def population_of(problem: Any) -> Population | None:
         return FreshSample(problem, X[:fresh], data.y_test[:fresh])
     raise UsageError(
         f"dataset.{FRESH}={fresh}: the expectation of loss={problem.loss.name} under "
-        f"{data.name} is not known; give a number of fresh records"
+        f"{data.name} is not known; set a number of fresh records"
     )
 
 
@@ -519,7 +524,7 @@ class LinearModel:
         The constant of the last feature, which records may lack; 0 if there is none.
     categories : mapping of str to tuple of str or float
         The categories of each column whose indicators are features. Instead of the
-        indicators, a table may have the column itself, of texts or numbers.
+        indicators, a table may have the column itself, of strings or numbers.
     ranges : Ranges or None
         The ranges by which records are mapped and, if the fit clipped its records, to
         which they are clipped.
@@ -553,7 +558,7 @@ class LinearModel:
         ----------
         X : array, sparse matrix, DataFrame or mapping of columns, of shape (n, p)
             With or without the constant column of an intercept. The columns of a table
-            are found by name, and texts become indicators of their categories.
+            are found by name, and strings become indicators of their categories.
 
         Raises
         ------
@@ -584,7 +589,7 @@ class LinearModel:
                 margins = features @ self.w
         if (odd := ~np.isfinite(margins)).any():
             where = f"of record {int(odd.argmax())}"
-            raise UsageError(f"X: the margin {where} is larger than all numbers")
+            raise UsageError(f"X: the margin {where} overflows")
         return np.asarray(margins)
 
     def predict(self, X: Any) -> Array:
@@ -601,7 +606,7 @@ class LinearModel:
     def score(self, X: Any, y: ArrayLike) -> float:
         """Return the accuracy of a classification, else R^2.
 
-        It is computed from the given records, so it is not a private output.
+        The score is computed from the given records, so it is not a private output.
 
         Parameters
         ----------
@@ -618,8 +623,8 @@ class LinearModel:
         if self.classification and any(isinstance(v, str | bytes) for v in told.flat):
             base.check_missing("y", told)
             raise UsageError(
-                "y: labels must be -1 or +1, as those of the problem are; for words "
-                "give numpy.where(y == 'yes', 1, -1)"
+                "y: labels must be -1 or +1, as in the problem; convert words with "
+                "numpy.where(y == 'yes', 1, -1)"
             )
         labels = np.asarray(base.real_numbers("y", y), np.float64)
         _check_numbers("y", labels)
@@ -635,7 +640,7 @@ class LinearModel:
             return float(r2_score(labels, answers))
         labels, _ = from_zero(labels)
         if (np.abs(labels) != 1.0).any():
-            raise UsageError("y: labels must be -1 or +1, as those of the problem are")
+            raise UsageError("y: labels must be -1 or +1, as in the problem")
         return float(np.mean(answers == labels))
 
     def _is_mapped(self, X: Any) -> bool:
@@ -678,7 +683,7 @@ class LinearModel:
 
     @property
     def _columns_of_indicators(self) -> dict[str, str]:
-        """Return, for each indicator, the text column from which it is made."""
+        """Return, for each indicator, the column of strings from which it is made."""
         given = self.categories.items()
         return {
             name: k for k, chosen in given for name in _names_of_indicators(k, chosen)
@@ -738,7 +743,9 @@ def _frame_of(columns: Mapping[str, Any]) -> pd.DataFrame:
     try:
         return pd.DataFrame({key: np.asarray(one) for key, one in columns.items()})
     except ValueError as error:
-        raise UsageError(f"X: must be columns of one length ({error})") from error
+        raise UsageError(
+            f"X: its columns must have the same length ({error})"
+        ) from error
 
 
 def _check_numbers(key: str, found: Features) -> None:
@@ -926,7 +933,7 @@ class ERMProblem(ERM, Problem):
         return reference_models(self, self.optimum)
 
     def lacking(self, quantity: str) -> str:
-        """Return why trials cannot be judged by a quantity, see `Problem.lacking`."""
+        """Return the reason not to use a quantity for trials, see `Problem.lacking`."""
         if quantity in POPULATION:
             return "" if self.population else "the dataset has no n_fresh"
         return reason_not_judged(self, quantity)

@@ -46,13 +46,13 @@ SINGULAR = 1e-14
 
 
 def matrix_refusal(problem: ERM) -> str | None:
-    """Return why a p x p matrix is too large to be made, or None if it is not."""
+    """Return the reason why a p x p matrix is too large to be made, or None."""
     p, size = problem.p, 8 * problem.p**2
     if size <= MOST_BYTES:
         return None
     return (
-        f"p={p}: a matrix of p x p numbers takes {size:.3g} bytes in each trial of a "
-        f"batch, at most {MOST_BYTES:.3g} are taken; use gd, or fewer features"
+        f"p={p}: a p x p matrix takes {size:.3g} bytes in each trial, but the limit is "
+        f"{MOST_BYTES:.3g} bytes; use algorithm=gd or fewer features"
     )
 
 
@@ -126,12 +126,14 @@ def _weighted_gram(rows: Any, q: Array) -> Array:
 
 
 def label_products(oracle: Oracle) -> Array:
-    """Return X'y = sum_i y_i x_i, (1, p), the same for all trials."""
+    """Return X'y = sum_i y_i x_i, shape (1, p), the same for all trials."""
     return oracle.transposed_product(oracle.y[None])
 
 
 def curvatures(oracle: Oracle) -> Array:
-    """Return phi''(x_i.w, y_i) of each trial, (B, n), and 0 where w.x_i is not finite.
+    """Return phi''(x_i.w, y_i) of each trial, and 0 where w.x_i is not finite.
+
+    The result has the shape (B, n).
 
     The curvatures are clipped to [0, H] for a convex loss, else to [-H, H], where H is
     the smoothness constant of the loss. The bounds on which sensitivities depend are
@@ -143,7 +145,7 @@ def curvatures(oracle: Oracle) -> Array:
 
 
 def secants(oracle: Oracle) -> Array:
-    """Return q_i = (phi'(z_i) - phi'(c_i)) / (z_i - c_i) at z = x_i.w, (B, n).
+    """Return q_i = (phi'(z_i) - phi'(c_i)) / (z_i - c_i) at z = x_i.w, shape (B, n).
 
     Suppose that, up to linear terms, phi is an even function of z - c and a concave
     function of (z - c)^2. Then the parabola through z with the slope of phi there and
@@ -164,13 +166,13 @@ def secants(oracle: Oracle) -> Array:
 
 
 def secant_refusal(problem: ERM) -> str | None:
-    """Return why `secants` give no upper bound on the loss, or None if they do."""
+    """Return the reason why `secants` give no upper bound on the loss, or None."""
     known = (Logistic, Squared, Huber, SmoothedHinge)
     if type(problem.loss) in known:
         return None
     names = ", ".join(kind.name for kind in known)
     return (
-        f"loss={problem.loss.name}: a quadratic upper bound is known of {names} only; "
+        f"loss={problem.loss.name}: a quadratic upper bound is known only for {names}; "
         "use curvature=hessian"
     )
 
@@ -195,7 +197,8 @@ class Geometry:
     Attributes
     ----------
     lengths : array of shape (B, n)
-        norm2(Q'x_i), computed once: a record's gradient is a multiple of x_i.
+        The norms norm2(Q'x_i). They are computed once, because a record's gradient is a
+        multiple of x_i.
     """
 
     def __init__(self, oracle: Oracle, Q: Array) -> None:
@@ -221,7 +224,7 @@ class Geometry:
 
 
 def _lengths_in_metric(rows: Any, Q: Array) -> Array:
-    """Return norm2(Q'x_i) of records, (n,), block by block."""
+    """Return norm2(Q'x_i) of records, shape (n,), block by block."""
     # The images of sparse records are dense.
     n, p = rows.shape
     m = max(1, BLOCK // p)
@@ -248,6 +251,15 @@ def lift_eigenvalues(values: Array, floor: float, lift: str = "clip") -> Array:
     """Return eigenvalues raised to at least ``floor``.
 
     With lift ``clip`` they are max(l, floor). With ``add`` they are max(l, 0) + floor.
+
+    Parameters
+    ----------
+    values : array of shape (p,)
+        The eigenvalues l.
+    floor : float
+        The smallest eigenvalue of the result.
+    lift : {'clip', 'add'}
+        How eigenvalues are raised.
     """
     if lift == "add":
         return np.asarray(np.maximum(values, 0.0) + floor)
@@ -262,8 +274,8 @@ def check_regular(values: Array, what: str) -> None:
     """
     if not values.min() > SINGULAR * values.max():
         raise Unsupported(
-            f"{what} is singular, and without noise nothing lifts its eigenvalues, nor "
-            "does with noise a floor that small: use penalty=l2"
+            f"{what} is singular, because nothing raises its eigenvalues without noise "
+            "or with a very small floor; use penalty=l2"
         )
 
 

@@ -1,5 +1,7 @@
 """Check the claims of papers before the run, and judge them after it.
 
+A *line* consists of the runs with one label in a panel, usually those of one algorithm.
+
 A claim may call one of its lines good. The verdict of a claim is the first of
 `lookup.VERDICTS` that applies. A claim is `vacuous` if publishing w = 0 would be as
 good as the good line. The cases are:
@@ -69,9 +71,9 @@ OPTIONAL = (
 WHOSE = ("paper", "authors' figure", "ours", "as reported")
 """Allowed origins of a claim.
 
-A claim is made in the paper, in a decoded figure of the authors, or by us. It may also
-be from a paper that is known only from another paper or from its abstract. All claims
-except our own name the place as their `source`.
+A claim is made in the paper, in a figure of the authors that was read off, or by us. It
+may also be from a paper that is known only from another paper or from its abstract. All
+claims except our own name the place as their `source`.
 """
 
 KINDS = ("claim", "fact", "arithmetic")
@@ -215,7 +217,7 @@ def _good_line(claim: Claim) -> str:
 
 
 def _fill_braces(key: str, claim: Claim) -> str:
-    """Return a text of a claim, with keys in braces replaced by their values."""
+    """Return a string of a claim, with keys in braces replaced by their values."""
     try:
         return str(claim.get(key, "")).format(**claim)
     except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
@@ -242,7 +244,7 @@ def measure_of(claim: Claim) -> Measure:
 
 
 def threshold_in_words(claim: Claim) -> str:
-    """Return the threshold of a claim in words."""
+    """Return the threshold of a claim as a string."""
     keys = tuple(key for key in THRESHOLDS if key in claim)
     if keys not in FORMS:
         raise UsageError(
@@ -366,7 +368,7 @@ def _row_of_claim(
 def _open_choices(
     claim: Claim, panels: Collection[str], config: Mapping[str, Any]
 ) -> str:
-    """Return a text on the open choices behind a claim, with reasons.
+    """Return a string on the open choices behind a claim, with reasons.
 
     A choice of a setting is open if a better setting may lie beyond those tried.
     """
@@ -387,10 +389,10 @@ def _beside_zero(
 ) -> tuple[str, str, Estimate]:
     """Return the error of the good line divided by that of w = 0, and related values.
 
-    The first value is the quotient as text. The second is the reason if this quotient
-    makes the claim vacuous, else empty. The third is the quotient as an estimate. If
-    the claim has `below_zero` along an axis, the third value is the largest quotient
-    over all points.
+    The first value is this ratio as a string. The second is the reason if the ratio
+    makes the claim vacuous, else empty. The third is the ratio as an estimate. If the
+    claim has `below_zero` along an axis, the third value is the largest ratio over all
+    points.
     """
     share, zero = lookup.beside_zero(good, found.at)
     said = f"{share.point:.3g} {_interval_in_words(share)}"
@@ -424,7 +426,7 @@ def _standing_still(lookup: Lookup, measure: Measure, good: str) -> Estimate:
 
 
 def _standing_in_words(lookup: Lookup, measure: Measure, standing: Estimate) -> str:
-    """Return a text with a claim's value at w = 0, and the lines that stay at w = 0."""
+    """Return a string with a claim's value at w = 0 and the lines that stay there."""
     claim, said = lookup.claim, []
     if not math.isnan(standing.point):
         said.append(f"{standing.point:.3g}")

@@ -1,5 +1,7 @@
 """Measures of claims, and the look-up of the runs that a claim names.
 
+A *line* consists of the runs of one algorithm in a panel of a figure.
+
 Every measure is a number with its confidence interval. On one data set, the independent
 units are the runs of a line. With several data sets the unit is the data set, since all
 runs on a data set share its records and its chosen settings. Intervals ignore the
@@ -200,7 +202,7 @@ class Lookup:
 
     @property
     def over(self) -> str:
-        """Return a text with the smallest numbers of averaged runs and data sets."""
+        """Return a string with the smallest numbers of averaged runs and data sets."""
         if not self.asked:
             return ""
         runs = min(len(one.values) for one in self.asked)
@@ -231,7 +233,7 @@ class Lookup:
         return estimate_sum(parts, share=share)
 
     def ratio(self, over: Finals, under: Finals, share: float = LIKELY) -> Estimate:
-        """Return the quotient of two averages over runs, with its interval.
+        """Return the ratio of two averages over runs, with its interval.
 
         Parameters
         ----------

@@ -1,5 +1,7 @@
 """The measures of claims: numbers with intervals, from runs, studies or noise.
 
+A *line* consists of the runs with one label in a panel, usually those of one algorithm.
+
 The keyword parameters of a measure are the keys of a claim that it reads. A measure
 returns a number that is not random, an `Estimate`, or `Evidence` if the claim is not
 decided at the end of runs. Claims are checked before anything runs. Functions that are
@@ -136,7 +138,7 @@ def _pairs_of_lines(
 
 @says("largest quotient of the {statistic}s of {over} and {under} along {axis}")
 def quotient_along(runs: Lookup, under: str, over: str, axis: str) -> Evidence:
-    """Return the largest quotient of the averages of two lines along an axis.
+    """Return the largest ratio of the averages of two lines along an axis.
 
     Parameters
     ----------
@@ -168,7 +170,7 @@ def _largest_of(
 
 @says("{statistic} at the least {axis}, {over} / {under}")
 def ratio_at_start(runs: Lookup, under: str, over: str, axis: str) -> Evidence:
-    """Return the quotient of the averages of two lines at the start of the axis.
+    """Return the ratio of the averages of two lines at the start of the axis.
 
     Parameters
     ----------
@@ -185,7 +187,7 @@ def ratio_at_start(runs: Lookup, under: str, over: str, axis: str) -> Evidence:
 
 @says("{statistic} at the largest {axis}, {over} / {under}")
 def ratio_at_end(runs: Lookup, under: str, over: str, axis: str) -> Evidence:
-    """Return the quotient of the averages of two lines at the end of the axis.
+    """Return the ratio of the averages of two lines at the end of the axis.
 
     Parameters
     ----------
@@ -254,7 +256,7 @@ def _bound_at(
 def _share_of_bounds(
     runs: Lookup, line: str, axis: str, bound: str, **keys: float
 ) -> Evidence:
-    """Return the largest quotient of an average error and its bound along an axis."""
+    """Return the largest average error, divided by its bound, along an axis."""
     found = runs.along(line, axis)
     bounds = [_bound_at(runs, line, axis, at, bound, **keys) for at in found.x.tolist()]
 
@@ -267,7 +269,7 @@ def _share_of_bounds(
 
 @says("largest {statistic} of {line} / the bound of its expectation, over {axis}")
 def share_of_mean_bound(runs: Lookup, line: str, axis: str, nonzeros: int) -> Evidence:
-    """Return the largest quotient of the projection mechanism's error and its bound.
+    """Return the largest error of the projection mechanism, divided by its bound.
 
     With few coordinates, the mean error reaches the bound up to 1 / (4 p). A mean of
     finitely many runs may exceed it by chance, which the interval shows.
@@ -290,7 +292,7 @@ def share_of_mean_bound(runs: Lookup, line: str, axis: str, nonzeros: int) -> Ev
 def share_of_bound(
     runs: Lookup, line: str, axis: str, p: int, radius: float
 ) -> Evidence:
-    """Return the largest quotient of one-pass SGD's mean excess and its bound.
+    """Return the largest mean excess of one-pass SGD, divided by its bound.
 
     Parameters
     ----------
@@ -319,7 +321,7 @@ def share_of_output_bound(
     epsilon: float,
     delta: float,
 ) -> Evidence:
-    """Return the largest quotient of output perturbation's mean excess and its bound.
+    """Return the largest mean excess of output perturbation, divided by its bound.
 
     Parameters
     ----------
@@ -410,7 +412,7 @@ def share_of_sets(runs: Lookup, under: str, over: str) -> Estimate:
     "of the higher of their two ends"
 )
 def quotient_of_seconds(runs: Lookup, under: str, over: str, factor: float) -> Estimate:
-    """Return the quotient of the times that two lines need to reach a common error.
+    """Return the ratio of the times that two lines need to reach a common error.
 
     The common error is ``factor`` times the higher of the two final errors. The time of
     a line is that of the first checkpoint from which on its average error is at most
@@ -466,7 +468,7 @@ def _gap_of_bands(runs: Lookup, over: Finals, under: Finals, share: float) -> Es
     """Return the lower end of one line's band over the upper end of another's.
 
     A band is from the 20 % to the 80 % quantile of final errors. With several data
-    sets, return the geometric mean of the quotient over data sets.
+    sets, return the geometric mean of this ratio over data sets.
     """
     seeds = [np.unique(one.sets) for one in (over, under)]
 
@@ -673,7 +675,10 @@ def certified_epsilon(runs: Lookup, line: str) -> float:
 
 @says("slope of the noise of {line} against p, log-log", NOISE)
 def noise_slope(noise: Lookup, line: str) -> float:
-    """Return the log-log slope of the noise's deviation against the features p."""
+    """Return the log-log slope of the noise's standard deviation against p.
+
+    p is the number of features.
+    """
     figure = noise.noise
     return log_slope(np.array(figure.values, float), figure.along(line))
 

@@ -152,13 +152,13 @@ class Chapter:
     about : str
         Description of the experiment; empty unless it is part of the package.
     notes : list of str
-        Sentences that a reader should know first.
+        Sentences that a reader should read first.
     asked : dict of str to str
         The problem of each panel, described in words.
     answers : list of str
         Sentences on the best lines.
     facts : dict of str to str
-        Command, machine, commit, versions.
+        The command, the machine, the commit and the versions of packages, by name.
     verdicts : mapping of str to int
         Number of claims with each verdict.
     open : int
@@ -262,7 +262,7 @@ def _fill_origin(made: Chapter, manifest: Mapping[str, Any]) -> None:
 
 
 def _line_of_words(value: Any) -> str:
-    """Return a value, or a list of values, of a manifest as one line of text."""
+    """Return a value, or a list of values, of a manifest as a string of one line."""
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
@@ -313,7 +313,7 @@ def _load_table(made: Chapter) -> pd.DataFrame:
 
 
 def _read_csv(folder: Path, name: str) -> pd.DataFrame:
-    """Return the rows of a CSV file as texts; no rows if the file does not exist."""
+    """Return the rows of a CSV file as strings; no rows if the file does not exist."""
     import pandas as pd
 
     text = read_text(folder, name)
@@ -323,7 +323,7 @@ def _read_csv(folder: Path, name: str) -> pd.DataFrame:
 
 
 def _fill_results(made: Chapter, table: pd.DataFrame) -> None:
-    """Add the problems, the best lines, the final results and the failures."""
+    """Add the problems, best lines, final results and failures to a chapter."""
     made.grids.append(failures_grid(final_rows(table[table["status"].ne("ok")])))
     if table["objective"].isna().all():  # the table of a study, or only failures
         return
@@ -464,7 +464,7 @@ def picture_of(path: Path, folder: Path) -> Picture:
 
 
 def _fill_claims(made: Chapter) -> None:
-    """Add the claims, and notes on how reliable their verdicts are."""
+    """Add the claims to a chapter, with notes on the reliability of their verdicts."""
     claims = _read_csv(made.folder, CLAIMS)
     if claims.empty:
         return
@@ -479,7 +479,7 @@ def _fill_claims(made: Chapter) -> None:
 
 
 def _fill_choices(made: Chapter) -> None:
-    """Add the choices of settings, the open choices first."""
+    """Add a table of the chosen settings to a chapter, with open choices first."""
     import pandas as pd
 
     rows = sorted(read_choices(made.folder) or [], key=lambda row: not row["open"])
@@ -505,7 +505,7 @@ def prose_as_html(text: str) -> Markup:
 
 
 def cell_text(value: object) -> str:
-    """Return a value as the text of a cell, numbers with four digits."""
+    """Return a value as the string that a table shows; numbers have four digits."""
     text = "" if value is None or value != value else str(value)
     with contextlib.suppress(ValueError):
         text = text if text.isdecimal() else f"{float(text):.4g}"
@@ -513,7 +513,7 @@ def cell_text(value: object) -> str:
 
 
 def printable_value(value: object) -> object:
-    """Return a value for the template: texts with control characters escaped."""
+    """Return a value for the template; control characters of strings are escaped."""
     return printable_text(value, LARGEST) if type(value) is str else value
 
 

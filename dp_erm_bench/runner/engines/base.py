@@ -24,8 +24,8 @@ ACTIVE = "active"
 class Engine(contextlib.AbstractContextManager["Engine"], Protocol):
     """Sends the tasks of a ledger to hosts, and returns the answers of the hosts.
 
-    It is entered once for all rounds of a run. On exit it ends everything that it has
-    started.
+    An engine is entered once for all rounds of a run. On exit it ends everything that
+    it has started.
     """
 
     def __enter__(self) -> Self:

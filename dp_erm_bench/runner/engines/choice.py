@@ -130,7 +130,7 @@ def _connection_of(options: EngineConfig, n_jobs: int | None) -> Connection:
 
 
 def workers_of(options: RunnerConfig) -> int:
-    """Return how many batches an engine will run at once, without starting it.
+    """Return the number of batches that an engine runs at once, without starting it.
 
     Raises
     ------

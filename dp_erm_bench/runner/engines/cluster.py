@@ -52,10 +52,10 @@ class Elsewhere:
     """Workers of a scheduler that others have started; nothing is known about them."""
 
     def note_ended(self) -> None:
-        """Do nothing when workers end, since others have started them."""
+        """Do nothing: workers that others have started are not replaced here."""
 
     def log_of(self, address: str) -> str:
-        """Return the last lines of the log of a worker; empty if it has none here."""
+        """Return the last lines of a worker's log; empty if this machine has no log."""
         return ""
 
     def reason_of_waiting(self) -> str:
@@ -116,7 +116,11 @@ class LocalWorkers(Elsewhere):
         self.cluster.close()
 
     def note_ended(self) -> None:
-        """Replace workers whose nannies gave up, for example after a slow start."""
+        """Replace workers that Dask no longer restarts.
+
+        Dask's supervisor of a worker, its nanny, gives up for example after a slow
+        start.
+        """
         nannies = list(self.cluster.workers.items())
         ended = [name for name, one in nannies if one.status.name in ENDED]
         for name in ended:
@@ -161,7 +165,7 @@ def dask_setup(worker: Any) -> None:
 def silence_connections() -> Iterator[None]:
     """Silence the loggers of Dask, so that the package alone reports a lost connection.
 
-    They stay silent if the process is about to end.
+    The loggers stay silent if the process is about to end.
     """
     every = logging.root.manager.loggerDict
     loggers = [logging.getLogger(x) for x in every if x.partition(".")[0] in NOISY]
@@ -274,7 +278,7 @@ def setting_of(options: EngineConfig, key: str, usual: str) -> tuple[str, Any]:
     options : EngineConfig
         The configuration, already checked.
     key : str
-        Name of the setting, as ``memory``.
+        Name of the setting, such as ``memory``.
     usual : str
         The default of this package.
     """
@@ -331,7 +335,7 @@ def job_options(
 ) -> dict[str, Any]:
     """Return dask-jobqueue's arguments for the jobs of workers, with one core each.
 
-    Arguments that are left out are set by its yaml.
+    Arguments that are left out are set by dask-jobqueue's yaml file.
 
     Parameters
     ----------
@@ -482,7 +486,7 @@ CHECK = 1.0
 STILLBORN = 3
 """Number of times that jobs without a worker are submitted again, per worker.
 
-It limits new submissions of jobs that ended before their worker came.
+This number limits new submissions of jobs that ended before their worker came.
 """
 
 
@@ -521,7 +525,7 @@ class Jobs(Elsewhere):
         Raises
         ------
         UsageError
-            If the batch system refuses them.
+            If the batch system refuses the jobs.
         """
         self.logs = _log_folder()
         key = f"jobqueue.{self.options.cluster}.scheduler-options"
@@ -566,7 +570,7 @@ class Jobs(Elsewhere):
             shutil.rmtree(self.logs, ignore_errors=True)
 
     def note_ended(self) -> None:
-        """Note the ids of the jobs and of their workers; replace jobs that ended."""
+        """Record which job each worker runs in, and replace jobs that have ended."""
         jobs = list(self.cluster.workers.items())
         ids = {name: one.job_id for name, one in jobs if one.job_id}
         self._ids.update(ids.values())

@@ -1,8 +1,9 @@
 """The engine with Dask: workers on this machine, at an address, or in jobs.
 
-It uses Dask's own client, since joblib's Dask backend waits for ever once a worker was
-killed. Only this module and `cluster` import Dask. Every answer describes the worker's
-environment; an answer from a worker with other code, versions or data is refused.
+The engine uses Dask's own client, since joblib's Dask backend waits for ever once a
+worker was killed. Only this module and `cluster` import Dask. Every answer describes
+the worker's environment; an answer from a worker with other code, versions or data is
+refused.
 """
 
 from __future__ import annotations
@@ -96,7 +97,8 @@ class Connection:
     options : EngineConfig
         Where the workers run.
     n_jobs : int or None
-        Number of workers to start; None if a scheduler at an address has its own.
+        Number of workers to start; None if there is a scheduler at an address, which
+        has workers of its own.
 
     Attributes
     ----------
@@ -132,7 +134,10 @@ class Connection:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        """End what was started here; a scheduler at an address stays."""
+        """Close the client, and end the cluster if it was started here.
+
+        A scheduler at a given address keeps running.
+        """
         self._stack.__exit__(*error)
 
     def _start_cluster(self, stack: contextlib.ExitStack) -> None:
@@ -218,13 +223,14 @@ class Connection:
         key : str
             Name of the call.
         function : callable
-            The worker calls the function of this name in its own package.
+            A function of this package. The worker calls the function of the same name
+            in its own copy of the package.
         argument : bytes
             Argument of the function.
         tell : callable
-            Is called in another thread with the result of the function, or with the
-            exception by which the call ended. It is never called if the worker is lost
-            and the scheduler waits for it to come back.
+            A function that is called in another thread with the result of the call, or
+            with the exception by which the call ended. This function is never called if
+            the worker is lost and the scheduler waits for it to come back.
 
         Raises
         ------
@@ -310,7 +316,10 @@ class DaskEngine:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        """End what was started here; a scheduler at an address stays."""
+        """Close the connection, and end the cluster if it was started here.
+
+        A scheduler at a given address keeps running.
+        """
         self._flights.clear()
         self.connection.__exit__(*error)
 
@@ -395,7 +404,7 @@ class DaskEngine:
                 yield self._ended.get_nowait()
 
     def _difference_of_worker(self, value: object) -> str:
-        """Return how an answer's worker differs from this process; empty if equal."""
+        """Return the difference of an answer's worker from this process, or empty."""
         if isinstance(value, Exception):
             why = printable_text(
                 f"{type(value).__name__}: {value}".partition("\n")[0], 200
@@ -493,7 +502,7 @@ def answer_task(sent: bytes) -> tuple[dict[str, str], object]:
 
 
 def split_answer(value: object) -> tuple[Mapping[str, str], object]:
-    """Return the environment in a worker's answer ({} if none), and the rest of it."""
+    """Return the environment in a worker's answer ({} if none), and the other part."""
     match value:
         case (dict(told), rest) if all(isinstance(v, str) for v in told.values()):
             return told, rest

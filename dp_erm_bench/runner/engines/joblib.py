@@ -153,16 +153,16 @@ class JoblibEngine:
 def answer_of_process(
     number: int, task: Sequence[Batch], job: Job
 ) -> tuple[int, Answer]:
-    """Run a task in a process of joblib; return its number and answer.
+    """Run a task in a process of joblib; return the task's number and its answer.
 
-    The process ends when its parent has ended.
+    If the parent of this process has ended, the process ends, too.
 
     Parameters
     ----------
     number : int
         Number of the task.
     task : sequence of tuple of Trial
-        Batches whose solvers have one owner.
+        Batches that all run the same solver of the user, or all run built-in solvers.
     job : Job
         Settings that all batches have in common.
     """

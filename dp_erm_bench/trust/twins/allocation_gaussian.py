@@ -165,7 +165,7 @@ class AllocationGaussianTwin(Twin):
     Attributes
     ----------
     rate : float
-        1 / t.
+        The probability 1 / t that a record is in a step.
     """
 
     joint: ClassVar[bool] = True
@@ -257,7 +257,7 @@ class AllocationGaussianTwin(Twin):
 
     @staticmethod
     def log_ratio_of_run(release: Any, uses: Sequence[Answered]) -> Array:
-        """Return the log-ratio of all answers of a run, (B,).
+        """Return the log-ratio of all answers of a run, shape (B,).
 
         The query is the sum with every record in every step. All records but one are
         zero, so step i of a round has the sum v_i if it is the record's step, else 0.

@@ -1,9 +1,10 @@
 """Twins: second implementations of the law of a release and the density of its answers.
 
-A twin shares no bound and no formula with its release: nothing here imports a law or
-an accountant. The twin of ``releases/<kind>.py`` is the one class of
+A twin shares no bound and no formula with its release: nothing here imports a law or an
+accountant. The twin of ``releases/<kind>.py`` is the one class of
 ``trust/twins/<kind>.py``. A kind from outside the package names its twin in the
-attribute ``twin`` of its class. A kind without a twin can be run but not recounted.
+attribute ``twin`` of its class. A release of a kind without a twin can be used, but its
+epsilon cannot be recounted, that is, computed a second time.
 """
 
 import importlib
@@ -36,7 +37,7 @@ class Answered:
     answer : array of shape (B,) or (B, k)
         The published answer: noisy values, or the index of the winner.
     first, second : arrays of shape (B, k)
-        The query on either dataset.
+        The queries on the two datasets.
     scale : array, broadcastable to (B, k)
         The certified noise scale; 0 for entries without noise, which may not change.
     """
@@ -52,26 +53,27 @@ class Answered:
         return self.first / unit, self.second / unit
 
     def values(self) -> Array:
-        """Return the published values in units of the noise scale, (B, k)."""
+        """Return the published values in units of the noise scale, shape (B, k)."""
         unit = np.where(self.scale > 0.0, self.scale, np.inf)
         return np.asarray(self.answer.reshape(self.first.shape) / unit)
 
 
 @dataclass(frozen=True)
 class Twin(ABC):
-    """Twin: a second implementation of a mechanism, with the noise and uses of a run.
+    """A second implementation of a mechanism's law, with the noise and uses of a run.
 
     Attributes
     ----------
     ratio : float
-        The smallest noise scale / sensitivity, under the budget's adjacency.
+        The smallest ratio of noise scale to sensitivity, for the budget's adjacency.
     times : int
         Number of uses.
     exact : bool
         Whether ``distribution`` knows an exact instance: a pair of neighbours whose
         privacy loss is known exactly.
     joint : bool
-        Whether the answers of a run have only a joint log-ratio, not one per use.
+        Whether the log-ratio of densities is known only for all answers of a run
+        together, not for each use.
     slack : float
         The relative part by which a certified epsilon may exceed the recounted one, in
         addition to the tolerance of two implementations of one bound.
@@ -88,7 +90,7 @@ class Twin(ABC):
     def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> "Twin":
         """Return the twin (second implementation) of a mechanism as a run used it.
 
-        By default the other parameters of its law are the release's fields of the same
+        By default the other parameters of the twin are the release's fields of the same
         names.
 
         Parameters
@@ -98,7 +100,7 @@ class Twin(ABC):
         mechanism : Mechanism
             The mechanism after the run.
         ratio : float
-            The smallest noise scale / sensitivity.
+            The smallest ratio of noise scale to sensitivity.
         times : int
             Number of uses.
         """
@@ -122,7 +124,7 @@ class Twin(ABC):
 
     @property
     def is_composed_apart(self) -> bool:
-        """Return whether basic composition adds the pure epsilon to the rest."""
+        """Return whether basic composition adds the pure epsilon to other epsilons."""
         return False
 
     @property
@@ -184,12 +186,15 @@ class Twin(ABC):
 
     @staticmethod
     def log_ratio(release: Any, use: Answered) -> Array:
-        """Return log p(answer | first) - log p(answer | second), (B,)."""
+        """Return log p(answer | first) - log p(answer | second), shape (B,)."""
         raise NotImplementedError(f"{type(release).__name__} answers no query")
 
     @staticmethod
     def log_ratio_of_run(release: Any, uses: Sequence[Answered]) -> Array:
-        """Return the log-ratio of all answers of a run, for ``joint`` kinds, (B,)."""
+        """Return the log-ratio of all answers of a run together, shape (B,).
+
+        Only twins with ``joint`` implement this method; others implement ``log_ratio``.
+        """
         raise NotImplementedError(f"{type(release).__name__} is answered use by use")
 
     @staticmethod

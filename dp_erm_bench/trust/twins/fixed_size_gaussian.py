@@ -96,11 +96,12 @@ def row_moments(d: float, rate: float, highest: int) -> tuple[float, ...]:
 def worst_cumulants(d: float, rate: float, orders: Array) -> Array:
     """Return log-moments of the worst losses, combined from two pairs of mixtures.
 
-    The pairs are P = (1 - q) N_c + q N_a and Q = (1 - q) N_c + q N_0 with a = d, for
-    c = -d and for c = d. Of (P/Q)^r - 1 under Q, the part with P > Q is that of the
-    first pair and the part with P < Q that of the second. The same holds for
+    The pairs are P = (1 - q) N_c + q N_a and Q = (1 - q) N_c + q N_0 with a = d, once
+    for c = -d and once for c = d. Of (P/Q)^r - 1 under Q, the part with P > Q is that
+    of the first pair and the part with P < Q that of the second. The same holds for
     (Q/P)^r - 1 under P. The rest of the mass has a ratio of 1. The larger moment of the
-    two is computed by Gauss-Legendre quadrature on panels of 1/PANELS deviations.
+    two is computed by Gauss-Legendre quadrature on panels of 1/PANELS standard
+    deviations.
 
     Parameters
     ----------
@@ -151,7 +152,8 @@ class FixedSizeGaussianTwin(Twin):
     rate : float
         The fraction of the records in a sample.
     halves : bool
-        Whether sums over halves of the sample are published in addition to that of all.
+        Whether sums over halves of the sample are published in addition to the sum over
+        the sample.
     zeroed : bool
         Whether ``ratio`` is for a term that becomes 0, not for an exchanged term.
     """
@@ -216,8 +218,8 @@ class FixedSizeGaussianTwin(Twin):
     def distribution(self, step: float, adjacency: Adjacency, least: bool) -> Any:
         """Return dp_accounting's loss distribution for one pair of neighbours.
 
-        Its privacy loss is known exactly. All other records are equal, and in one
-        dataset the record in which the neighbours differ equals them, too. Under
+        The privacy loss of this pair is known exactly. All other records are equal, and
+        in one dataset the record in which the neighbours differ equals them, too. Under
         ``zero_out``, that record is zero in this dataset. If the charge was for an
         exchange (not ``zeroed``), it is twice the change. With halves, only the sum
         over the whole sample is considered.

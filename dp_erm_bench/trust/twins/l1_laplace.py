@@ -29,7 +29,7 @@ class L1LaplaceTwin(LaplaceTwin):
     ) -> "L1LaplaceTwin":
         """Return the twin (second implementation) of a mechanism as a run used it.
 
-        Its ``ratio`` is that of a single entry.
+        The ``ratio`` of the twin is that of a single entry.
 
         Parameters
         ----------

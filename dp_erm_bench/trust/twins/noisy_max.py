@@ -34,7 +34,8 @@ class NoisyMaxTwin(PureTwin):
     def profile(self, epsilons: Array) -> Array:
         """Return the largest delta of two outcomes of bounded range.
 
-        Their log-ratios are t and t - range, and delta is the largest over t.
+        The log-ratios of the outcomes are t and t - range, and delta is the largest
+        over t.
         """
         half = np.expm1((epsilons - self.level) / 2)
         return np.asarray(half**2 / -math.expm1(-self.level))
@@ -80,6 +81,6 @@ class NoisyMaxTwin(PureTwin):
 
 
 def entries_of_winners(table: Array, answer: Array) -> Array:
-    """Return the entry of the winner from each row of a table, (B,)."""
+    """Return the entry of the winner from each row of a table, shape (B,)."""
     indices = answer.astype(np.int64)[:, None]
     return np.take_along_axis(table, indices, axis=1)[:, 0]

@@ -30,6 +30,15 @@ class PureTwin(Twin):
         """Return the distribution for the largest profile, or of an exact instance.
 
         An exact instance is a pair of neighbours whose privacy loss is known exactly.
+
+        Parameters
+        ----------
+        step : float
+            Spacing of the lattice of losses.
+        adjacency : Adjacency
+            The neighbouring relation.
+        least : bool
+            Whether to round down, for a lower bound; otherwise up.
         """
         from dp_accounting.pld import pld_pmf
         from dp_accounting.pld import privacy_loss_distribution as library
@@ -58,7 +67,18 @@ class PureTwin(Twin):
 def two_outcomes(orders: Array, level: float, ends: Array, width: float) -> Array:
     """Return the largest Renyi divergence of a choice between two outcomes.
 
-    Their log-ratios are t and t - width.
+    The log-ratios of the outcomes are t and t - width.
+
+    Parameters
+    ----------
+    orders : array of shape (m,)
+        Renyi orders > 1; the result has their shape.
+    level : float
+        The pure epsilon, at least every t.
+    ends : array of shape (k,)
+        The values of t over which the divergence is largest.
+    width : float
+        Difference of the two log-ratios.
     """
     power = orders - 1
     p = (math.exp(width) - np.exp(ends)) / math.expm1(width)

@@ -27,8 +27,8 @@ class RenyiFilterTwin(Twin):
     def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
         """Return the twin (second implementation) of a mechanism as a run used it.
 
-        It is made from the steps that passed the filter. The sensitivities of the steps
-        are those that the release declares.
+        The twin is made from the steps that passed the filter. The sensitivities of the
+        steps are those that the release declares.
 
         Parameters
         ----------

@@ -14,7 +14,7 @@ from dp_erm_bench.trust.twins.poisson_gaussian import PoissonGaussianTwin
 class RepeatAndSelectTwin(Twin):
     """Twin of the best of many runs: a second implementation of its privacy.
 
-    It uses dp_accounting's bound for a geometric number of runs.
+    The twin uses dp_accounting's bound for a geometric number of runs.
 
     Attributes
     ----------
@@ -32,8 +32,8 @@ class RepeatAndSelectTwin(Twin):
     def of(cls, release: Any, mechanism: Any, ratio: float, times: int) -> Twin:
         """Return the twin (second implementation) of a mechanism as a run used it.
 
-        It is made from the runs that the mechanism kept for an audit. The sensitivities
-        are those that the release declares.
+        The twin is made from the runs that the mechanism kept for an audit. The
+        sensitivities are those that the release declares.
 
         Parameters
         ----------

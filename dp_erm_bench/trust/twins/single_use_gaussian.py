@@ -127,7 +127,7 @@ class SingleUseGaussianTwin(Twin):
 
     @staticmethod
     def log_ratio_of_run(release: Any, uses: Sequence[Answered]) -> Array:
-        """Return the log-ratio of all answers of a run, (B,).
+        """Return the log-ratio of all answers of a run, shape (B,).
 
         The query is the exchanged record's gradient at every use that reads a record;
         the gradients of all other records are zero. Relative to noise alone the density

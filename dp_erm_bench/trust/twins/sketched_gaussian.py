@@ -13,7 +13,7 @@ from dp_erm_bench.trust.twins.base import SMALLEST_DRAW, Answered, Array, Twin
 STEEPEST = 0.98
 """Largest exponent for which a moment of chi^2 is computed.
 
-It is relative to the exponent at which the moment becomes infinite.
+This limit is relative to the exponent at which the moment becomes infinite.
 """
 FAR, CELLS = 20.0, 40_000
 

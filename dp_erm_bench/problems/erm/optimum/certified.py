@@ -59,7 +59,7 @@ def compute_optimum(problem: ERM) -> Optimum:
     gap, reason = choice.certified_gap(problem, w)
     at_zero, value = (float(problem.value(v)) for v in (np.zeros(problem.p), w))
     if value <= NEGLIGIBLE * at_zero or value == 0.0:
-        reason = "the minimum is close to 0, a relative error has no meaning"
+        reason = "the minimum is close to 0, so a relative error has no meaning"
     elif not reason and not gap <= _tolerance_of(problem) * value:
         reason = f"no certificate: the relative gap reached is {gap / value:.1e}"
     if reason:
@@ -82,7 +82,7 @@ def _tolerance_of(problem: ERM) -> float:
 
 
 def _unsupported_reason(problem: ERM) -> str:
-    """Return why no reference minimiser fits the problem; empty if one does."""
+    """Return the reason why no reference minimiser fits the problem, or empty."""
     penalty, free = problem.penalty, isinstance(problem.constraint, WholeSpace)
     separable = isinstance(penalty, SeparablePenalty)
     loss = problem.loss
@@ -90,14 +90,19 @@ def _unsupported_reason(problem: ERM) -> str:
         kind = "smooth" if loss.convex else "convex"
         return f"no certificate: loss {loss.name} is not {kind}"
     if not loss.smooth and free and penalty == NoPenalty():
-        return f"no certificate: loss {loss.name} is not smooth, without a penalty"
+        return (
+            f"no certificate: loss {loss.name} is not smooth, and there is no penalty"
+        )
     if loss.smoothness == 0.0:
-        return f"loss {loss.name} has a negative minimum: no error is relative to it"
+        return f"loss {loss.name} has a negative minimum, so there is no relative error"
     if isinstance(penalty, SeparablePenalty):
         if penalty.has_box and not math.isfinite(penalty.upper - penalty.lower):
-            return "no certificate on a box that is not bounded"
+            return "no certificate for an unbounded box"
         if penalty.has_box and (penalty.l1 > 0.0 or not free):
-            return f"no reference solver for the box of penalty {penalty.name} and more"
+            return (
+                f"no reference solver for the box of penalty {penalty.name} with an L1 "
+                "term or a constraint"
+            )
     curved = penalty.strong_convexity > 0.0 and problem.constraint.explicit
     if free or (separable and penalty.quadratic and not curved):
         return ""

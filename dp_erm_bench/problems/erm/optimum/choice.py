@@ -25,7 +25,10 @@ RATIO = 0.1
 
 
 def minimise_by_choice(problem: ERM) -> Array:
-    """Return an approximate minimiser, (p,), by the method that suits the problem."""
+    """Return an approximate minimiser by the method that suits the problem.
+
+    The result has the shape (p,).
+    """
     if not problem.loss.smooth:
         return smooth.minimise_kinked(problem, _minimise_from, certified_gap)
     penalty, constraint = problem.penalty, problem.constraint

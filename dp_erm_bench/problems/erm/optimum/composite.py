@@ -49,7 +49,7 @@ class Composite:
         return np.zeros(self.X.shape[1])
 
     def margins(self, w: Array) -> Array:
-        """Return X w, (n,), from the nonzero entries of w alone if it is faster."""
+        """Return X w, shape (n,), from the nonzero entries of w if this is faster."""
         if sparse.issparse(self.X):
             support = np.flatnonzero(w)
             if 8 * support.size < w.size:
@@ -85,7 +85,7 @@ def duality_gap(problem: Composite, psi: Penalty, w: Array) -> float:
     Parameters
     ----------
     problem : Composite
-        Its features, labels and loss are used.
+        The problem, whose features, labels and loss are used.
     psi : Penalty
     w : array of shape (p,)
 
@@ -182,7 +182,7 @@ def direct_solver(X: Any, d: Array, l2: float, products: Array | None = None) ->
 def _iterative_solver(X: Any, d: Array, l2: float) -> Solve:
     """Return an iterative solver of the scaled system.
 
-    It stops at a relative residual of 1e-2.
+    The solver stops at a relative residual of 1e-2.
     """
     from scipy.sparse.linalg import LinearOperator, cg
 

@@ -38,7 +38,7 @@ FLOORS = (0.0, 1e-2, 1.0)
 SIZES = (1.0, 0.3, 0.1, 0.01)
 
 Face = tuple[NDArray[np.intp], Array | None]
-"""The free coordinates of a face, (k,), and a vector orthogonal to its moves.
+"""The free coordinates of a face, shape (k,), and a vector orthogonal to its moves.
 
 The vector has shape (k,). It is None if the coordinates may move independently.
 """
@@ -129,7 +129,7 @@ step along -g moves it inside.
 
 
 def minimise_over(problem: Composite, region: Region) -> Array:
-    """Return a minimiser of the smooth objective over a set, (p,).
+    """Return a minimiser of the smooth objective over a set, shape (p,).
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ from dp_erm_bench.problems.erm.optimum.composite import Composite
 from dp_erm_bench.problems.erm.optimum.smooth import Gap
 
 Prox = Callable[[Array, float], Array]
-"""A function that maps a point, (p,), and a step length to the prox, (p,)."""
+"""A function that maps a point, shape (p,), and a step length to the prox."""
 
 FINISHED = 1e-13
 # Checks that do not halve the gap, after which a search ends if it is near enough.
@@ -83,7 +83,9 @@ class Search:
 def minimise_by_prox(
     problem: ERM, objective: Composite, prox: Prox, certified_gap: Gap
 ) -> Array:
-    """Return the best point of accelerated steps and ADMM, by certified gap, (p,).
+    """Return the best point of accelerated steps and ADMM, by certified gap.
+
+    The point has the shape (p,).
 
     ADMM follows the first accelerated steps if a Newton system is cheap. The remaining
     accelerated steps follow if ADMM reaches no certificate.

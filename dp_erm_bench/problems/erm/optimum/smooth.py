@@ -130,7 +130,7 @@ def _step_length(
 
 
 def minimise_ridge(problem: Composite) -> Array:
-    """Return the minimiser of (1/n) sum_i phi(x_i.w) + (l2/2) norm2(w)^2, (p,)."""
+    """Return the minimiser of (1/n) sum phi(x_i.w) + (l2/2) norm2(w)^2, shape (p,)."""
     X, w = problem.X, problem.zero
     if not sparse.issparse(X) and not is_cheap(X):
         from scipy import optimize
@@ -150,7 +150,7 @@ def is_cheap(X: Any) -> bool:
 
 
 def minimise_free(problem: Composite) -> Array:
-    """Return the minimiser of the mean loss without penalty, (p,)."""
+    """Return the minimiser of the mean loss without penalty, shape (p,)."""
     w = problem.zero
     if composite.is_inexact(problem.X, 0.0):
         return w
@@ -242,9 +242,16 @@ Gap = Callable[[ERM, Array], tuple[float, str]]
 def minimise_kinked(
     problem: ERM, minimise: Callable[[ERM, Array], Array], smooth_gap: Gap
 ) -> Array:
-    """Return the best of the minimisers for several roundings of the kink, (p,).
+    """Return the best of the minimisers for several roundings of the kink, shape (p,).
 
     The best one has the smallest certified gap.
+
+    Parameters
+    ----------
+    problem : ERM
+        A problem whose loss has a kink.
+    minimise, smooth_gap : callable
+        For smooth losses, the minimiser from a start, and the certified gap.
     """
     best, least = np.zeros(problem.p), np.inf
     w = best
@@ -266,7 +273,7 @@ def kinked_gap(problem: ERM, w: Array, smooth_gap: Gap) -> tuple[float, str]:
     Parameters
     ----------
     problem : ERM
-        Its loss has a kink.
+        A problem whose loss has a kink.
     w : array of shape (p,)
     smooth_gap : callable
         The certified gap for smooth losses.

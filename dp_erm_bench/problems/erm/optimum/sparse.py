@@ -42,7 +42,7 @@ def relative_gap(problem: Composite, w: Array) -> float:
 
 
 def minimise_sparse(problem: Composite) -> Array:
-    """Return the minimiser of (1/n) sum phi + l1 norm1 + (l2/2) norm2^2, (p,).
+    """Return the minimiser of (1/n) sum phi + l1 norm1 + (l2/2) norm2^2, shape (p,).
 
     If this fails (more features than records and a small penalty), the penalty is
     lowered step by step. Each minimiser is then the start of the next search.

@@ -68,10 +68,10 @@ class ProximalSteps(ABC):
     Attributes
     ----------
     problem : ERM
-        Its penalty and its constraint are used.
+        The problem, whose penalty and constraint are used.
     lipschitz, modulus : float
-        The Lipschitz constant of the gradient; the modulus of strong convexity of the
-        sum.
+        The Lipschitz constant of the gradient, and the modulus of strong convexity of
+        the sum.
     """
 
     problem: ERM
@@ -80,7 +80,7 @@ class ProximalSteps(ABC):
 
     @abstractmethod
     def gradient(self, w: Array) -> Array:
-        """Return the gradient of the smooth function, (p,)."""
+        """Return the gradient of the smooth function, shape (p,)."""
 
     def proximal(self, v: Array) -> Array:
         """Return the prox of the penalty over the set, for step 1 / lipschitz."""
@@ -157,7 +157,7 @@ class PerturbedSteps(ProximalSteps):
         self.lipschitz = max(float(smoothness) * (1 + 1e-9) + ridge, self.modulus)
 
     def gradient(self, w: Array) -> Array:
-        """Return the gradient of the smooth part, (p,)."""
+        """Return the gradient of the smooth part, shape (p,)."""
         return self.smooth.gradient(w) + self.linear
 
     @property
@@ -177,7 +177,7 @@ class PerturbedSteps(ProximalSteps):
         return max(p**2, LARGE) <= entries <= SHORT * n and p <= composite.DIRECT
 
     def hessian(self, w: Array) -> Array:
-        """Return the Hessian of the smooth part, (p, p)."""
+        """Return the Hessian of the smooth part, shape (p, p)."""
         weights = np.maximum(self.smooth.curvature(w), 0.0) / self.smooth.y.size
         scaled = composite.scale_records(self.smooth.X, np.sqrt(weights))
         upper = np.triu(composite.gram(scaled, False))
