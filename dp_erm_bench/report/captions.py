@@ -152,7 +152,7 @@ def caption_of(
     """
     rows = drawn_rows(charts) if rows is None else rows
     beneath = [
-        f"{' and '.join(quote_line(one.look(line).label) for line in group)} ({one.name})"
+        f"{' and '.join(quote_line(one.look(x).label) for x in group)} ({one.name})"
         for one in charts
         for group in lines_alike(one)
     ]

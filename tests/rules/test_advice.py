@@ -47,7 +47,7 @@ def test_on_left_out_families_auto_is_near_the_best_and_its_ranges_hold():
     most = {"ridge": 5.0, "huber": 5.0, "numbers": 9.0, "ball": 12.0}
     assert all(rows["nine in ten"][kind] <= most[kind] for kind in rows.index)
     # On a ball the best may be at the optimum, so that a quotient says little.
-    assert (rows["worst"].drop("ball") <= 15).all()
+    assert (rows["worst"].drop("ball") <= 12).all()
     cells = rows["cells"]
     assert rows["above"].sum() <= 0.05 * cells.sum()
     shares = {key: (rows[key] * cells).sum() / cells.sum() for key in rows.columns[6:]}
