@@ -363,7 +363,8 @@ class RunnerConfig(EngineConfig):
 
     n_jobs: Any = field_with_words(
         "auto",
-        "number of worker processes, each with one thread; auto: one per CPU core",
+        "number of worker processes, each with one thread; auto: one per CPU core of "
+        "this machine, or as many as the scheduler has",
         "auto",
     )
     retry: list[str] = field_with_words(
@@ -382,15 +383,17 @@ class RunnerConfig(EngineConfig):
         "like batch_trials, for the final runs of tuned settings; null: batch_trials",
     )
     batch_work: float = field_with_words(
-        2e8, "largest estimated work of a batch; work of 1e8 takes about a second"
+        2e8,
+        "target for the estimated work of a batch; work of 1e8 takes about a second",
     )
     time_limit: float | None = field_with_words(
         3600.0, "largest number of seconds that a trial may take; null: no limit"
     )
     worker_memory: Any = field_with_words(
         "auto",
-        "memory limit of a worker, such as 500M or 2G, or in bytes; auto: half of the "
-        "machine's memory, divided by the number of workers; null: no limit",
+        "memory above which a worker is replaced after a batch, such as 500M or 2G, or "
+        "in bytes; auto: half of the machine's memory, divided by the number of "
+        "workers (on a cluster, half of a job's memory); null: no limit",
     )
 
 
@@ -416,7 +419,7 @@ class Frame:
     name: str | None = field_with_words(
         None,
         "name of the results folder in results_dir; null: sweep, tune or the name of "
-        "the experiment",
+        "the experiment, with +KEY=VALUE for changed keys",
     )
     results_dir: str = field_with_words(
         "results", "folder that contains the results folders"

@@ -46,10 +46,10 @@ CANDIDATES: Mapping[str, tuple[str, ...]] = {
 }
 """The algorithms that `auto` may choose, by kind of problem.
 
-For the Huber loss only gd may be chosen. With more candidates, a choice by the curves
-of other families was no better. Only the first algorithm is chosen for more
-features than in its evidence. Algorithms that publish a minimiser are not candidates,
-because they make uncharged uses of the data.
+For regression with a bounded slope (Huber) only gd may be chosen. With more candidates,
+a choice by the curves of other families was no better. Only the first algorithm is
+chosen for more features than in its evidence. Algorithms that publish a minimiser are
+not candidates, because they make uncharged uses of the data.
 """
 
 SPARSE = 10.0

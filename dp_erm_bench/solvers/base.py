@@ -256,7 +256,10 @@ class Solver(ABC):
         return usual_step(self, problem)
 
     def plan(self, problem: Any, identities: Sequence[str]) -> Any:
-        """Return the schedule: all random choices that do not depend on the data."""
+        """Return the public schedule: random choices that are made without the data.
+
+        Samples and orders that must stay secret are drawn by mechanisms.
+        """
         return None
 
     @abstractmethod

@@ -185,7 +185,7 @@ def _cut_to_bounds(oracle: Oracle, q: Array) -> Array:
 
 
 class Geometry:
-    """Gradients measured by norm2(Q'g), where Q is a public matrix of each trial.
+    """Gradients measured by norm2(Q'g), where Q is a public or published matrix.
 
     Parameters
     ----------
