@@ -58,7 +58,7 @@ status=0; \
 $(BIN)/python -m pytest -n auto --dist worksteal -m "$(1) and not alone" \
     --junitxml=$(TIMES) || status=$$?; \
 [ $$status -ne 2 ] || exit 2; \
-$(BIN)/python -m pytest -m "$(1) and alone" \
+$(BIN)/python -m pytest -m "$(1) and alone" --junitxml=$(TIMES:.xml=-alone.xml) \
     $$(grep -rlw --include='test_*.py' mark.alone tests) || status=$$?
 endef
 
@@ -67,7 +67,8 @@ test: $(READY)
 
 # The tests of the last run that took longest, in seconds.
 slowest:
-	@sed 's/<testcase/\n&/g' $(TIMES) | sed -n \
+	@test -f $(TIMES) || { echo "no times: run make test first" >&2; exit 2; }
+	@cat $(TIMES) $(wildcard $(TIMES:.xml=-alone.xml)) | sed 's/<testcase/\n&/g' | sed -n \
 	    's/^<testcase classname="\([^"]*\)" name="\([^"]*\)" time="\([^"]*\)".*/\3 \1 \2/p' \
 	    | sort -rn | head -40
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dp_erm_bench import registry
 from dp_erm_bench.accounting.budget import Budget, number_or_nan
@@ -139,7 +140,7 @@ def fit(
     delta: float | str = ...,
     adjacency: str = ...,
     calibration: str = ...,
-    seed: Sequence[int],
+    seed: Sequence[int] | NDArray[np.integer[Any]],
     checkpoints: int = ...,
     **params: Any,
 ) -> list[FitResult | Diverged]: ...
@@ -153,7 +154,7 @@ def fit(
     delta: float | str = "1/n^2",
     adjacency: str = "replace_one",
     calibration: str = "certified",
-    seed: int | Sequence[int] | None = None,
+    seed: int | Sequence[int] | NDArray[np.integer[Any]] | None = None,
     checkpoints: int = CHECKPOINTS,
     **params: Any,
 ) -> FitResult | list[FitResult | Diverged]:
@@ -199,8 +200,8 @@ def fit(
     FitResult, or list of FitResult and Diverged
         The weights, the certified epsilon and the trajectory. For several seeds, a
         list in the order of the seeds. It contains the exception `Diverged` in place
-        of a fit that diverged. All weights are within 1e-12 of those of single fits,
-        and the noise and the certificates are the same.
+        of a fit that diverged. The noise and the certificates are those of single
+        fits. So are the weights up to rounding, unless selections without noise tie.
 
     Raises
     ------
@@ -244,7 +245,7 @@ def fit(
     given |= {"adjacency": adjacency, "calibration": calibration}
     given |= {"checkpoints": checkpoints}
     results = fit_quietly(problem, algorithm, **given, **params)
-    return results if _is_sequence(seed) else only_result(results)
+    return results if is_sequence(seed) else only_result(results)
 
 
 def only_result(results: list[FitResult | Diverged]) -> FitResult:
@@ -263,7 +264,7 @@ def fit_quietly(
     delta: float | str,
     adjacency: str,
     calibration: str = "certified",
-    seed: int | Sequence[int] | None,
+    seed: int | Sequence[int] | NDArray[np.integer[Any]] | None,
     checkpoints: int = CHECKPOINTS,
     **params: Any,
 ) -> list[FitResult | Diverged]:
@@ -307,18 +308,19 @@ def fit_quietly(
     return _fit_line(line, budget, _checked_seeds(seed), checkpoints, doubt)
 
 
-def _is_sequence(seed: Any) -> bool:
-    return isinstance(seed, list | tuple | range | np.ndarray)
+def is_sequence(seed: Any) -> bool:
+    """Return whether a seed stands for several: a list, tuple, range or array."""
+    return isinstance(seed, list | tuple | range | np.ndarray) and np.ndim(seed) > 0
 
 
 def _checked_seeds(seed: Any) -> list[Any]:
     """Return all seeds as integers; None for a secret one."""
-    several = _is_sequence(seed)
+    several = is_sequence(seed)
     seeds = [_python_number(one) for one in (seed if several else [seed])]
     wrong = any(isinstance(k, bool) or not isinstance(k, int) or k < 0 for k in seeds)
     if several and (wrong or len({*seeds}) < len(seeds) or not seeds):
         raise UsageError(f"seed={seed}: must be a list of different integers >= 0")
-    if wrong and seeds != [None]:
+    if wrong and seeds[0] is not None:
         raise UsageError(f"seed={seed}: must be an integer >= 0, or None")
     return seeds
 
@@ -346,11 +348,11 @@ def _fit_line(
                 hint = _default_bounds_hint(line.problem) * (LACKS_BOUNDS in str(error))
                 raise in_python(type(error)(f"{error}{hint}")) from None
             for b in range(len(names)):
+                seeded = seeds[0] is not None
                 try:
-                    seeded = seeds != [None]
                     results.append(result_of(solved, b, reproducible=seeded, **of))
                 except Diverged as error:
-                    results.append(error)
+                    results.append(error.with_traceback(None))  # it holds records
     ended = [one for one in results if isinstance(one, FitResult)]
     if ended and ended[0].doubt and not doubt:  # about releases with these parameters
         said = doubtful_sentence([ended[0].algorithm], ended[0].doubt)

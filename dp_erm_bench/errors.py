@@ -10,6 +10,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable, Mapping
+from types import FrameType
 from typing import Any
 
 PACKAGE = __name__.partition(".")[0]
@@ -122,6 +123,10 @@ class Diverged(RuntimeError):
         return float(self.certificate.get("epsilon_certified", math.inf))
 
 
+def _top_package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
 def warn_user(message: str, category: type[Warning]) -> None:
     """Give a warning at the line that called the package.
 
@@ -133,7 +138,7 @@ def warn_user(message: str, category: type[Warning]) -> None:
         A class of warnings.
     """
     frame, level = sys._getframe(), 1
-    while frame.f_back and frame.f_globals["__name__"].partition(".")[0] == PACKAGE:
+    while frame.f_back and _top_package(frame) == PACKAGE:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
 

@@ -16,7 +16,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dp_erm_bench import registry
-from dp_erm_bench.api import fit_quietly, only_result, problem_from_arrays
+from dp_erm_bench.api import (
+    fit_quietly,
+    is_sequence,
+    only_result,
+    problem_from_arrays,
+)
 from dp_erm_bench.datasets.base import Bounds, Uncharged, check_masks
 from dp_erm_bench.datasets.prepare import (
     bounds_and_ranges,
@@ -260,6 +265,9 @@ class _DPLinear(BaseEstimator):  # type: ignore[misc]
                 warn_user(told, ClippedRecords)
             if told := wide_bounds_sentence(problem.dataset, names):
                 warn_user(f"bounds: {told}", WideBounds)
+        if is_sequence(self.random_state):
+            seed = self.random_state
+            raise UsageError(f"random_state={seed}: must be an integer >= 0, or None")
         results = fit_quietly(
             *(problem, self.algorithm),
             epsilon=self.epsilon,

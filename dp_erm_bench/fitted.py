@@ -6,8 +6,8 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -249,6 +249,20 @@ def _threaded_libraries(modules: frozenset[str]) -> ThreadpoolController:
     return ThreadpoolController()
 
 
+def _row_of_trial(rows: Any, b: int) -> Any:
+    """Return the row of a trial, or the only row, which all trials share."""
+    return rows[b : b + 1] if np.ndim(rows) == 2 and len(rows) > 1 else rows
+
+
+def _problem_of(solved: Run, b: int) -> Problem:
+    """Return the problem with the smoothness constants published for one trial."""
+    problem: Any = solved.problem
+    if (published := getattr(problem, "released", None)) is None:
+        return solved.problem
+    own = replace(published, columns=_row_of_trial(published.columns, b))
+    return cast(Problem, problem.with_released(own))
+
+
 def result_of(
     solved: Run, b: int, *, algorithm: str, reproducible: bool, rule: str = ""
 ) -> FitResult:
@@ -272,15 +286,13 @@ def result_of(
     Diverged
         If an iterate is not finite.
     """
-    problem, calibration = solved.problem, solved.calibration
+    problem, calibration = _problem_of(solved, b), solved.calibration
     recounted = all(one.is_recounted() for one in solved.releases)
     digest, uses = passed.solver_digest(algorithm), solved.solvers[b].uncharged
     doubt = passed.doubt_of_sources(digest, recounted, uses)
     releases = (*solved.shares, *solved.releases)
-    if len(solved.solvers) > 1:  # a row of each sensitivity belongs to a trial
-        releases = _map_sensitivities(
-            releases, lambda rows: rows[b : b + 1] if np.ndim(rows) == 2 else rows
-        )
+    if len(solved.solvers) > 1:
+        releases = _map_sensitivities(releases, lambda rows: _row_of_trial(rows, b))
     certificate: dict[str, Any] = {
         "epsilon_certified": calibration.epsilon_certified,
         "releases": releases,

@@ -26,7 +26,7 @@ from dp_erm_bench import (
     registry,
     run,
 )
-from dp_erm_bench.errors import Diverged, Unsupported, UsageError
+from dp_erm_bench.errors import Diverged, NoGain, Unsupported, UsageError
 from tests.loops import each
 from tests.serving import RISKS, constraint_of, fits_noise, known, parameters
 
@@ -125,7 +125,7 @@ def test_objectives_and_overrides_are_taken_by_name():
         (lambda: load_problem("breast_cancer", loss="logstic"), "mean logistic"),
         (lambda: load_problem("breast_cancer", penalty="l3"), "penalty=l3"),
         (lambda: load_problem("breast_cancer", penalty=3), "penalty=3: must be one of"),
-        (lambda: load_problem("breast_cancer", penalty={"strength": 1}), "a name"),
+        (lambda: load_problem("breast_cancer", penalty={"strength": 1}), "the key name"),
         (lambda: load_problem(None), "dataset=None"),
         (lambda: load_problem("breast_cancer", name="a9a"), "dataset.name=a9a"),
         (lambda: load_problem("breast_cancer", constraint="ball"), "constraint=ball"),
@@ -435,7 +435,13 @@ def test_numbers_of_numpy_are_numbers():
         fit(problem, "greedy_cd", epsilon=1.0, clip=np.float32("nan"))
 
 
-@pytest.mark.parametrize("seed", [-1, 1.5, "a", True, np.float64(1.0), np.True_])
+def test_a_warning_in_code_without_a_name_is_given():
+    how = {"fit": fit, "problem": own_problem(bounds=1.0)}
+    with pytest.warns(NoGain):
+        exec("fit(problem, 'gd', epsilon=1e-3)", how)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "a", True, np.float64(1.0), np.array(3)])
 def test_wrong_seeds_are_refused(seed):
     with pytest.raises(UsageError, match=re.escape(f"seed={seed}: must be")):
         fit(own_problem(), "greedy_cd", epsilon=1.0, clip=1.0, seed=seed)
@@ -448,11 +454,18 @@ def test_wrong_lists_of_seeds_are_refused(seed):
         fit(own_problem(), "gd", epsilon=1.0, clip=1.0, seed=seed)
 
 
-@pytest.mark.parametrize("algorithm", ["gd", "greedy_cd", "sgd", "boosting"])
-def test_a_list_of_seeds_gives_the_fits_of_these_seeds(algorithm, monkeypatch):
+@pytest.mark.parametrize(
+    ("algorithm", "given"),
+    [
+        *(("gd", {"clip": 0.5}), ("greedy_cd", {"clip": 0.5}), ("sgd", {"clip": 0.5})),
+        *(("boosting", {"clip": 0.5}), ("mirror_descent", {}), ("svrg", {})),
+        *(("gd", {"smoothness": "private"}), ("newton", {"epsilon": math.inf})),
+    ],
+)
+def test_a_list_of_seeds_gives_the_fits_of_these_seeds(algorithm, given, monkeypatch):
     monkeypatch.setattr(api, "MOST", 2)
     problem = own_problem(bounds={"columns": 1.0, "norm": 2.0})
-    how = {"epsilon": 1.0, "checkpoints": 3, **known(algorithm, clip=0.5, n_iter=4)}
+    how = {"epsilon": 1.0, "checkpoints": 3, **known(algorithm, n_iter=4), **given}
     for seeds in (range(3), [7, 2, 4], np.array([1, 0])):
         results = fit(problem, algorithm, seed=seeds, **how)
         for seed, one in zip(seeds, results, strict=True):
@@ -461,6 +474,8 @@ def test_a_list_of_seeds_gives_the_fits_of_these_seeds(algorithm, monkeypatch):
             assert one.w.any() and one.reproducible
             assert one.epsilon_certified == alone.epsilon_certified
             assert repr(one.releases) == repr(alone.releases)
+            constants = one.problem.smoothness.norm, alone.problem.smoothness.norm
+            np.testing.assert_array_equal(*constants)
             path, own = one.trajectory, alone.trajectory
             assert path.iteration.tolist() == own.iteration.tolist()
             np.testing.assert_allclose(path.objective, own.objective, rtol=1e-12)
@@ -1071,7 +1086,7 @@ PAIR = {"a": [1.0, 2.0], "b": [3.0, 4.0]}
         (PAIR | {"b": [1.0, None]}, 'X: column "b": has no value in record 1'),
         (sp.csr_array([[1.0, math.nan]]), "not finite: record 0, feature 1"),
         ([[math.inf, 1.0]], "not finite: record 0, feature 0"),
-        ([[1e308, 1e308], [-1e308, 1e308]], "the margin of record 0 is larger"),
+        ([[1e308, 1e308], [-1e308, 1e308]], "the margin of record 0 overflows"),
         (np.ma.array([[1.0, 2.0]], mask=[[0, 1]]), "not masked ones"),
         (pd.DataFrame([[1, 2, 3]], columns=["a", "a", "b"]), '"a" appears twice'),
         (pd.DataFrame([[1, 2, 3]], columns=["a", "b", "b"]), '"b" appears twice'),

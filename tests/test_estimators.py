@@ -310,6 +310,14 @@ def test_bounds_that_clip_many_records_are_warned_of_by_name():
     assert [Path(one.filename).name for one in caught] == [Path(__file__).name]
 
 
+def test_a_model_has_one_seed():
+    for seed in ([1, 2], [5], range(1)):
+        with pytest.raises(
+            UsageError, match="random_state=.*: must be an integer >= 0"
+        ):
+            DPClassifier(epsilon=1.0, bounds=1.0, random_state=seed).fit(FRAME, WORDS)
+
+
 def test_bounds_that_no_record_comes_near_are_warned_of():
     said = r"^bounds: all records are below 1 % of the declared bound of .*norm: noise"
     with pytest.warns(WideBounds, match=said):

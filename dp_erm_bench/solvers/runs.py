@@ -52,7 +52,7 @@ def variants_of(solvers: Sequence[Solver], calibration: str) -> Sequence[Solver]
 
 def checkpoints_of(iterations: int, count: int) -> list[int]:
     """Return at most ``count`` evenly spaced iteration numbers, including both ends."""
-    grid = np.linspace(0, iterations, max(count, 2))
+    grid = np.linspace(0, iterations, min(max(count, 2), iterations + 1))
     return sorted({round(point) for point in grid.tolist()})
 
 

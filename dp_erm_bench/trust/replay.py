@@ -77,8 +77,8 @@ class ReplayReport:
 def _excess(ratio: float) -> str:
     if math.isinf(ratio):
         return (
-            "gets a value that is not finite: clip it, or refuse the problem in "
-            "`unsupported_reason`"
+            "gets a value that is not finite or is excluded on one data set only: clip "
+            "it, or refuse the problem in `unsupported_reason`"
         )
     return f"differs by {ratio:.4g} times its declared sensitivity"
 

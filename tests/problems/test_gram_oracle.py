@@ -154,3 +154,28 @@ def test_a_product_where_no_derivative_reaches_its_threshold(
     np.testing.assert_allclose(oracle.gradient(clip), clipped, rtol=1e-12, atol=1e-14)
     assert bool(products) is product
     assert (clipped[:, 2] == 0.0).all() and (clipped[:, 3] != 0.0).all()
+
+
+def test_derivatives_of_a_loss_from_outside_are_always_clipped(problem, monkeypatch):
+    """Its constants are only declared."""
+    box = with_bounds(problem)
+    clip = box.lipschitz * np.tile(box.dataset.bounds.columns, (BATCH, 1))
+    monkeypatch.setattr(kinds, "SMALL", 0)
+    monkeypatch.setattr(Squared, "source", {"loss": "own.py"})
+    oracle = DenseOracle(box, BATCH)
+    monkeypatch.setattr(oracle, "transposed_product", None)
+    assert np.isfinite(oracle.gradient(clip)).all()
+
+
+def test_a_trial_that_is_not_finite_does_not_hide_another_one(problem, monkeypatch):
+    box = with_bounds(problem)
+    clip = box.lipschitz * np.tile(box.dataset.bounds.columns, (BATCH, 1))
+    monkeypatch.setattr(kinds, "SMALL", 0)
+    for far in (np.nan, 1e308):
+        oracles = DenseOracle(box, BATCH), GramOracle(box, BATCH)
+        w = np.array([[far], [40.0], [0.5]]) * np.ones(box.p)
+        for oracle in oracles:
+            oracle.move_to(w)
+            found = oracle.gradient(clip)
+            np.testing.assert_allclose(found[1:], Oracle.gradient(oracle, clip)[1:])
+            assert (np.abs(found[1]) <= clip[1]).all()
