@@ -125,7 +125,10 @@ def test_objectives_and_overrides_are_taken_by_name():
         (lambda: load_problem("breast_cancer", loss="logstic"), "mean logistic"),
         (lambda: load_problem("breast_cancer", penalty="l3"), "penalty=l3"),
         (lambda: load_problem("breast_cancer", penalty=3), "penalty=3: must be one of"),
-        (lambda: load_problem("breast_cancer", penalty={"strength": 1}), "the key name"),
+        (
+            lambda: load_problem("breast_cancer", penalty={"strength": 1}),
+            "the key name",
+        ),
         (lambda: load_problem(None), "dataset=None"),
         (lambda: load_problem("breast_cancer", name="a9a"), "dataset.name=a9a"),
         (lambda: load_problem("breast_cancer", constraint="ball"), "constraint=ball"),

@@ -232,7 +232,11 @@ def test_bounds_whose_squares_overflow_are_refused_in_a_sentence(key):
     "algorithm, given, words",
     [
         ("newton", {"bounds": 1e145}, "norm=1.73205e+145"),
-        ("newton", {"loss": {"name": "smoothed_hinge", "h": 1e-300}}, "smoothness=1.2"),
+        (
+            "newton",
+            {"loss": {"name": "smoothed_hinge", "h": 1e-300}},
+            "of the loss)=1.22474e+150",
+        ),
         ("feature_covariance", {"bounds": 1e-150}, "norm=1.73205e-150"),
         ("ssp", {"bounds": 1e145}, "norm=1.73205e+145"),
         ("ssp", {"loss": "squared", "label": 1e-200}, "label=1e-200"),

@@ -127,7 +127,7 @@ def test_one_release_too_many_is_stopped_before_it_is_published():
             first = np.zeros(oracle.batch, dtype=np.int64)
             mechanisms["measure"](np.zeros(oracle.batch), coordinate=first)
 
-    with pytest.raises(BudgetExhausted, match="declared 10 times"):
+    with pytest.raises(BudgetExhausted, match="declared with times=10"):
         audit(OneTooMany(**STEPS), 10)
 
 

@@ -99,7 +99,7 @@ def test_the_doc_names_the_group_and_the_package_line():
     toml, yaml = find_block("entry-points", "toml"), find_block("_target_", "yaml")
     assert list(tomllib.loads(toml)["project"]["entry-points"]) == [GROUP]
     usual = (registry.conf_dir() / "algorithm" / "svrg.yaml").read_text()
-    usual = usual.partition("# Where `dp-erm-bench tune`")[0]
+    usual = usual.partition("# The grid and the limits of")[0]
     for old, new in (("SVRG", "NoisyGradientDescent"), ("svrg", "noisy_gd")):
         usual = usual.replace(old, new)
     assert yaml == usual

@@ -138,7 +138,9 @@ def test_no_release_costs_nothing() -> None:
 
 def test_bad_requests_are_refused() -> None:
     event = law_of("laplace", 1)
-    with pytest.raises(UsageError, match="^calibration=loose: must be certified"):
+    with pytest.raises(
+        UsageError, match="^calibration=loose: must be one of certified"
+    ):
         calibrate((event,), Budget(1, 1e-6), "loose")
     with pytest.raises(UsageError, match="depends on n"):
         calibrate((event,), Budget(1, "1/n^2"))

@@ -114,7 +114,7 @@ def test_auto_without_a_usual_objective(key):
 def test_no_usual_strength(data):
     assert sentence(data, "logistic", "l1") == (
         "penalty.strength=auto: dataset toy has no usual strength for penalty l1; "
-        "give penalty.strength"
+        "set penalty.strength"
     )
 
 

@@ -113,13 +113,13 @@ def test_a_file_needs_no_labels(suffix, tmp_path):
     keys = {"path": str(path), "task": "unlabelled", "bounds": BOUNDS}
     found = load_problem("file", problem="mean", **keys)
     np.testing.assert_allclose(found.mean, Z.mean(axis=0), rtol=1e-15)
-    with pytest.raises(UsageError, match="task=unlabelled of file: take problem=mean"):
+    with pytest.raises(UsageError, match="task=unlabelled of file: use problem=mean"):
         load_problem("file", loss="squared", **keys)
 
 
 def test_a_part_of_an_objective_is_refused(archive):
     keys = {"path": str(archive), "task": "unlabelled", "problem": "mean"}
-    with pytest.raises(UsageError, match="loss=huber: a problem of mean est"):
+    with pytest.raises(UsageError, match="loss=huber: problems of mean est"):
         load_problem("file", loss="huber", **keys)
     with pytest.raises(UsageError, match=r"problem=men \(did you mean mean"):
         load_problem("file", **{**keys, "problem": "men"})

@@ -180,7 +180,7 @@ def test_a_name_that_no_release_has_is_told_with_its_place(tmp_path):
     (record,) = execute.run_batch([*line.sweep(2)])
     number = 1 + path.read_text()[: path.read_text().index('"grad"')].count("\n")
     assert record["message"].partition("\n")[0] == (
-        "LookupError: no release is named 'grad'; declared are gradient "
+        "LookupError: no release is named 'grad'; the declared names are gradient "
         f"(own.py, line {number})"
     )
 

@@ -1,4 +1,4 @@
-"""A user's loss: the smoothed quantile loss."""
+"""The smoothed quantile loss."""
 
 from dataclasses import dataclass
 
