@@ -257,9 +257,10 @@ def _row_of_trial(rows: Any, b: int) -> Any:
 def _problem_of(solved: Run, b: int) -> Problem:
     """Return the problem with the smoothness constants published for one trial."""
     problem: Any = solved.problem
-    if (published := getattr(problem, "released", None)) is None:
+    published = getattr(problem, "released", None)
+    if published is None or len(published.columns) == 1:
         return solved.problem
-    own = replace(published, columns=_row_of_trial(published.columns, b))
+    own = replace(published, columns=published.columns[b : b + 1])
     return cast(Problem, problem.with_released(own))
 
 
